@@ -1,0 +1,158 @@
+"""The adapter protocol: how the harness drives a publisher that it did not write (spec/schemas/adapter.schema.json).
+
+An adapter is a child process that speaks newline-delimited JSON: one request a line on its standard input, one answer
+a line on its standard output, in order. Every 64-bit number is a decimal string; a batch travels as its JSON
+projection. A request is ``{"id": 1, "verb": "hello", …}``; its answer carries the same ``id`` and exactly one of
+``ok`` (an object), ``unsupported`` (the verb), ``refused`` (a text) or ``error`` (a text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, get_args
+
+import msgspec
+
+PROTOCOL = "kvwire-adapter-1"
+"""The version string that ``hello`` returns."""
+
+Verb = Literal["hello", "start", "publish", "cache", "resident", "reset", "fault", "stats", "restart", "stop"]
+VERBS: tuple[str, ...] = get_args(Verb)
+"""Every verb, defined from the start; an adapter may answer ``unsupported`` to any but hello, start and stop."""
+
+Sets = Literal["envelope", "encoder", "engine", "ts", "rank"]
+"""Who chooses what a sentence speaks of (the ``decided_by`` of the registry)."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the adapter is.
+
+    ``can`` lists the verbs that it answers, ``sets`` what it or the harness chooses instead of the publisher,
+    ``statement`` is the conformance statement of the publisher as an object.
+    """
+
+    protocol: str
+    implementation: str
+    version: str
+    statement: dict[str, Any] = msgspec.field(default_factory=dict)
+    can: list[str] = msgspec.field(default_factory=list)
+    sets: list[str] = msgspec.field(default_factory=list)
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What ``start`` asks for; an absent field leaves the choice to the adapter.
+
+    ``endpoint`` and ``replay`` are taken literally or refused; without them the adapter chooses loopback or ipc and
+    reports it. ``replay`` of ``"none"`` asks for no replay socket. ``queue`` is the publisher's queue in batches,
+    ``hwm`` the send high-water mark in messages, ``ring`` the batches retained for replay, ``cap`` the stored blocks
+    per iteration, ``block_size`` tokens, ``capacity`` the cache in blocks.
+    """
+
+    endpoint: str | None = None
+    replay: str | None = None
+    topic: str | None = None
+    rank: int | None = None
+    world: int | None = None
+    ranks_per_host: int | None = None
+    queue: int | None = None
+    hwm: int | None = None
+    ring: int | None = None
+    cap: int | None = None
+    block_size: int | None = None
+    capacity: int | None = None
+    curve: dict[str, Any] | None = None
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the publisher is bound: the answer to ``start`` and ``restart``. ``mode`` says who binds."""
+
+    endpoint: str
+    replay: str | None = None
+    topic: str = ""
+    rank: int = 0
+    mode: Literal["connect", "bind"] = "connect"
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to ``publish``: whether the publisher took the batch, and how long the call blocked, in µs."""
+
+    accepted: bool
+    blocked_us: int = 0
+
+
+class Cached(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to ``cache``: how many tokens of the prompt were cached already; null when the engine cannot say."""
+
+    cached_tokens: int | None = None
+
+
+class Resident(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to ``resident``: the hashes that the engine holds, as decimal strings, any sign."""
+
+    hashes: list[str] = msgspec.field(default_factory=list)
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to ``stats``: batches offered, sent and dropped since ``start``; resident memory in bytes."""
+
+    offered: int | None = None
+    sent: int | None = None
+    dropped: int | None = None
+    rss: int | None = None
+
+
+class Refused(Exception):
+    """The adapter refused a request, with its reason: an answer, not a failure of the adapter."""
+
+
+class Unsupported(Exception):
+    """The adapter does not know the verb, or the publisher cannot do it."""
+
+
+class AdapterError(Exception):
+    """The adapter broke the protocol, reported an error, timed out or died. The message names the line or the cause."""
+
+
+class Driver(Protocol):
+    """What probes drive a publisher by. Each call raises Refused, Unsupported or AdapterError."""
+
+    @property
+    def can(self) -> frozenset[str]:
+        """The verbs that the adapter answers."""
+
+    def hello(self) -> Hello:
+        """Ask who the adapter is."""
+
+    def start(self, options: Start) -> Bound:
+        """Start the publisher."""
+
+    def publish(self, batch: Mapping[str, Any]) -> Accepted:
+        """Offer one batch, given as its JSON projection."""
+
+    def cache(
+        self,
+        tokens: Sequence[int | str],
+        *,
+        lora: str | None = None,
+        salt: str | None = None,
+        mm: Sequence[Mapping[str, Any]] = (),
+    ) -> Cached:
+        """Run one prompt through the engine. ``lora`` is a decimal LoRA id, ``salt`` the salt's text."""
+
+    def resident(self) -> Resident:
+        """Ask what the engine holds."""
+
+    def reset(self) -> None:
+        """Reset the whole cache."""
+
+    def fault(self, kind: str) -> None:
+        """Cause a named fault: ``encode`` (a batch that cannot be encoded) or ``send``."""
+
+    def stats(self) -> Stats:
+        """Ask for the publisher's counters."""
+
+    def restart(self) -> Bound:
+        """End the publisher and start a new life of it on the same endpoints."""
+
+    def stop(self) -> None:
+        """Stop the publisher in good order."""

@@ -1,0 +1,131 @@
+"""The conformance statement, ``kvwire.toml``: what a publisher declares about itself (spec/statement.md).
+
+Whatever a sentence of the standard calls "declared" stands here; an absent field has the default that the standard
+states. Adapters return it in ``hello``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+Form = Literal["map", "array-v", "array-s"]
+
+
+class StatementError(ValueError):
+    """The statement cannot be used; the message names the field and the way out."""
+
+
+class Implementation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose publisher it is."""
+
+    name: str
+    version: str = ""
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One stream: one endpoint, one counter, one rank.
+
+    ``endpoint`` and ``replay`` are ZeroMQ endpoints as a client reaches them. ``mode`` is ``connect`` (the publisher
+    binds, as the standard asks) or ``bind`` (the publisher dials and the harness binds). ``topic`` and ``rank`` of
+    None are not declared.
+    """
+
+    endpoint: str
+    name: str = ""
+    replay: str | None = None
+    topic: str | None = None
+    rank: int | None = None
+    mode: Literal["connect", "bind"] = "connect"
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One cache group: its ``group_idx``, kind, and window in tokens (None: full attention)."""
+
+    idx: int = 0
+    kind: str | None = None
+    window: int | None = None
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Declared bounds, seconds unless said, with the standard's defaults."""
+
+    reset_visible_s: float = 5.0
+    replay_resume_s: float = 10.0
+    live_delay_s: float = 1.0
+    stop_s: float = 1.0
+    publish_ms: float = 100.0
+    replay_clients: int = 16
+    replay_waiting: int = 8
+    heartbeat_s: float | None = None
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A conformance statement.
+
+    ``algorithm`` is a wire algorithm of the registry, a named foreign function, ``opaque``, or None (not declared).
+    ``residency`` is ``set`` or ``counted``. ``ring`` is the number of batches retained for replay, ``queue`` the
+    declared capacity of the publisher's queue in batches. ``window_memory`` is how many blocks of window groups are
+    remembered.
+    """
+
+    edition: str = "1"
+    profile: str | None = None
+    implementation: Implementation | None = None
+    form: Form = "map"
+    algorithm: str | None = None
+    residency: Literal["set", "counted"] = "set"
+    replay_form: Literal["replay-topic", "replay-bare", "none"] | None = None
+    ring: int | None = None
+    queue: int | None = None
+    block_size: int | None = None
+    window_memory: int = 65536
+    groups: tuple[Group, ...] = ()
+    bounds: Bounds = Bounds()
+    extensions: tuple[str, ...] = ()
+    streams: tuple[Stream, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of the statement, hashed into every result."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
+
+
+def convert(raw: Any, where: str) -> Statement:
+    """The statement of a decoded object.
+
+    Raises:
+        StatementError: when a field is unknown or has a wrong type; the message names it and ``where``.
+    """
+    try:
+        statement = msgspec.convert(raw, Statement, strict=False)
+    except msgspec.ValidationError as error:
+        raise StatementError(
+            f"{where}: {error}; the fields are described in spec/statement.md and spec/schemas/statement.schema.json"
+        ) from None
+    if statement.edition != "1":
+        raise StatementError(f"{where}: edition {statement.edition!r} is unknown; this harness knows edition '1'")
+    names = [stream.name for stream in statement.streams if stream.name]
+    if len(set(names)) != len(names):
+        raise StatementError(f"{where}: two streams have one name: {', '.join(sorted(names))}")
+    return statement
+
+
+def read(path: Path) -> Statement:
+    """The statement of a TOML file.
+
+    Raises:
+        StatementError: when the file cannot be read or is no statement.
+    """
+    import tomllib
+
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StatementError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StatementError(f"{path}: not TOML: {error}") from None
+    return convert(raw, str(path))
