@@ -1,0 +1,97 @@
+"""Canonical events: what a payload says, whatever its form."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+Form = Literal["map", "array-v", "array-s", "array", "mixed", "none"]
+EventKind = Literal["stored", "removed", "cleared", "unknown"]
+
+KINDS: dict[str, EventKind] = {"BlockStored": "stored", "BlockRemoved": "removed", "AllBlocksCleared": "cleared"}
+MEDIA = frozenset({"GPU", "CPU", "DISK", "STORAGE", "EXTERNAL", "REMOTE"})
+"""The registry of media of edition 1; others are ``x-`` names."""
+REQUIRED: dict[EventKind, tuple[str, ...]] = {
+    "stored": (
+        "block_hashes",
+        "parent_block_hash",
+        "token_ids",
+        "block_size",
+        "lora_id",
+        "medium",
+        "lora_name",
+    ),
+    "removed": ("block_hashes", "medium"),
+    "cleared": (),
+    "unknown": (),
+}
+TWO_63 = 2**63
+TWO_64 = 2**64
+DIGEST = re.compile(r"[0-9a-fA-F]{64}\Z")
+
+
+class Flaw(msgspec.Struct, frozen=True, gc=False):
+    """One fault of encoding or form: a code, what was expected, what was seen, and the bytes ``start`` to ``end``."""
+
+    code: str
+    expected: str
+    seen: str
+    start: int
+    end: int
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event in canonical form.
+
+    Hashes are unsigned (mod 2^64); ``tokens`` holds ints, and 32 bytes for a digest token. ``keys`` are the map keys
+    (or filled array slots). ``sound`` means that kind, hashes, medium and group could be read, so that ledgers may
+    use it; ``whole`` that tokens and block size fit the hashes too. ``start`` and ``end`` are byte offsets.
+    """
+
+    kind: EventKind
+    tag: str
+    index: int
+    start: int = 0
+    end: int = 0
+    form: Form = "map"
+    keys: frozenset[str] = frozenset()
+    hashes: tuple[int, ...] = ()
+    parent: int | None = None
+    tokens: tuple[int | bytes, ...] = ()
+    block_size: int | None = None
+    lora_id: int | None = None
+    lora_name: str | None = None
+    medium: str | None = None
+    group: int = 0
+    spec_kind: str | None = None
+    window: int | None = None
+    hash_algo: str | None = None
+    cache_salt: str | None = None
+    mm_keys: tuple[tuple[tuple[bytes, int], ...], ...] | None = None
+    unsigned_hashes: int = 0
+    sound: bool = False
+    whole: bool = False
+    flaws: tuple[Flaw, ...] = ()
+
+    @property
+    def full_attention(self) -> bool:
+        """Whether its group keeps whole prefixes: no window, and kind absent or full."""
+        return self.window is None and self.spec_kind in (None, "full_attention", "full")
+
+    def block(self, index: int) -> tuple[int | bytes, ...]:
+        """The tokens of block ``index``; only for a ``whole`` event."""
+        size = self.block_size or 0
+        return self.tokens[index * size : (index + 1) * size]
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A payload, read: its form, ``ts``, events, rank, and the flaws of the batch itself."""
+
+    form: Form
+    ts: float | None = None
+    events: tuple[Event, ...] = ()
+    rank: int | None = None
+    flaws: tuple[Flaw, ...] = ()
+    fast: bool = False
