@@ -1,0 +1,306 @@
+"""Batches, events and frames as they stand on the wire: msgpack maps tagged `type` in an array of three.
+
+Frames of a live message: `[topic][sequence: 8 bytes, big-endian][payload]`. Of a replay request, after the
+peer's identity: `[empty][start: 8 bytes]`. Of a replay answer, form `replay-topic`: per batch
+`[empty][topic][sequence][payload]`, at the end `[empty][empty][ff × 8][empty]`.
+
+`encode` refuses what the standard forbids a publisher to send. `decode` reads what `encode` writes.
+`decode_lenient` reads what a consumer must put up with from publishers newer than itself.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from kvwire_reference.hashing import I64_MIN, U32_MAX, U64_MAX, signed, unsigned
+
+__all__ = [
+    "END_SEQUENCE",
+    "AllBlocksCleared",
+    "Batch",
+    "BlockRemoved",
+    "BlockStored",
+    "Event",
+    "Hash",
+    "Message",
+    "MmKey",
+    "TokenId",
+    "WireError",
+    "decode",
+    "decode_lenient",
+    "decode_sequence",
+    "encode",
+    "encode_sequence",
+    "live_frames",
+    "parse_live",
+    "parse_replay_answer",
+    "parse_replay_request",
+    "replay_batch_frames",
+    "replay_end_frames",
+    "replay_request_frames",
+    "signed",
+    "unsigned",
+]
+
+Hash: TypeAlias = int
+"""A 64-bit block hash, −2^63…2^64−1 on the wire (signed preferred). Compare by `unsigned(hash)`."""
+
+TokenId: TypeAlias = int | str
+"""A token id, or a multimodal digest token as its 64 hex digits."""
+
+END_SEQUENCE: Final = b"\xff" * 8
+RANK_MAX: Final = 2**31 - 1
+
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class WireError(ValueError):
+    """A value that must not be sent, or bytes that are not of this form; the message says where."""
+
+
+class MmKey(msgspec.Struct, frozen=True, tag_field="type", tag="mm_key", omit_defaults=True):
+    """The part of a multimodal item that a block holds.
+
+    `hash` is the item's hash as 64 hex digits; `start_offset` the index *within the item* of its first token
+    in this block; `uuid` the name that the user gave the item, if any.
+    """
+
+    hash: str
+    start_offset: int
+    uuid: str | None = None
+
+
+class BlockStored(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Full blocks that became resident, in chain order.
+
+    `parent_block_hash` precedes the first of `block_hashes` (nil at the start of a chain); each other hash
+    follows the one before it. `token_ids` are the tokens of these blocks only, `block_size` of them per block.
+    `extra_keys` and `mm_keys` hold one entry per block. The first seven keys are always on the wire, the
+    others only when they are not `None`; an absent `group_idx` is group 0.
+    """
+
+    block_hashes: tuple[Hash, ...]
+    parent_block_hash: Hash | None
+    token_ids: tuple[TokenId, ...]
+    block_size: int
+    lora_id: int | None
+    medium: str | None
+    lora_name: str | None
+    extra_keys: tuple[Any, ...] | None = None
+    group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
+    kv_cache_spec_sliding_window: int | None = None
+    locality: str | None = None
+    mm_keys: tuple[tuple[MmKey, ...], ...] | None = None
+    hash_algo: str | None = None
+    v: int | None = None
+
+
+class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Blocks that are no longer resident in `medium` and the group of their store."""
+
+    block_hashes: tuple[Hash, ...]
+    medium: str | None
+    group_idx: int | None = None
+    locality: str | None = None
+    hash_algo: str | None = None
+    v: int | None = None
+
+
+class AllBlocksCleared(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Nothing is resident any more on this stream: no medium, no group, this rank only."""
+
+    v: int | None = None
+
+
+Event: TypeAlias = BlockStored | BlockRemoved | AllBlocksCleared
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """Events in the order in which they happened, at `ts` seconds since the epoch, on one rank."""
+
+    ts: float
+    events: tuple[Event, ...]
+    data_parallel_rank: int
+
+
+class _RawBatch(msgspec.Struct, array_like=True):
+    ts: float
+    events: list[msgspec.Raw]
+    data_parallel_rank: int
+
+
+class _Tag(msgspec.Struct):
+    type: str
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Batch)
+_raw_decoder = msgspec.msgpack.Decoder(_RawBatch)
+_tag_decoder = msgspec.msgpack.Decoder(_Tag)
+_event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+_EVENT_TYPES: Final = frozenset(cls.__name__ for cls in (BlockStored, BlockRemoved, AllBlocksCleared))
+
+
+def encode(batch: Batch) -> bytes:
+    """Write a batch as msgpack; raises `WireError` for a value that the standard does not allow."""
+    ts: object = batch.ts
+    if not isinstance(ts, float) or not math.isfinite(ts):
+        raise WireError(f"ts: {ts!r} is not a finite float")
+    _check_int("data_parallel_rank", batch.data_parallel_rank, 0, RANK_MAX)
+    for index, event in enumerate(batch.events):
+        _check_event(f"events[{index}]", event)
+    return _encoder.encode(batch)
+
+
+def decode(payload: bytes) -> Batch:
+    """Read a batch; raises `msgspec.DecodeError` (or its `ValidationError`) if any event is not known."""
+    return _decoder.decode(payload)
+
+
+def decode_lenient(payload: bytes) -> Batch:
+    """Read a batch as a consumer must: unknown keys ignored, events of unknown `type` left out.
+
+    Every legal msgpack width is accepted. Raises `msgspec.DecodeError` (or its `ValidationError`) if the
+    batch, or an event of a known type, cannot be read: then its content is unknown.
+    """
+    raw = _raw_decoder.decode(payload)
+    known = tuple(
+        _event_decoder.decode(event) for event in raw.events if _tag_decoder.decode(event).type in _EVENT_TYPES
+    )
+    return Batch(raw.ts, known, raw.data_parallel_rank)
+
+
+# --- frames -----------------------------------------------------------------------------------------------
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One numbered batch in its frames, live or replayed."""
+
+    topic: bytes
+    sequence: int
+    payload: bytes
+
+
+def encode_sequence(number: int) -> bytes:
+    """Write a sequence number (0…2^64−2; the last one is reserved) as 8 bytes, big-endian."""
+    _check_int("sequence", number, 0, U64_MAX - 1)
+    return number.to_bytes(8, "big")
+
+
+def decode_sequence(frame: bytes) -> int:
+    """Read a sequence frame; raises `WireError` for another length or the reserved number."""
+    if len(frame) != 8:
+        raise WireError(f"sequence: {len(frame)} bytes, 8 expected")
+    if frame == END_SEQUENCE:
+        raise WireError("sequence: 2^64−1 is reserved for the end of a replay")
+    return int.from_bytes(frame, "big")
+
+
+def live_frames(topic: bytes, number: int, payload: bytes) -> list[bytes]:
+    """Frames of a live message."""
+    return [topic, encode_sequence(number), payload]
+
+
+def parse_live(frames: Sequence[bytes]) -> Message:
+    """Read the frames of a live message; raises `WireError`."""
+    if len(frames) != 3:
+        raise WireError(f"live message: {len(frames)} frames, 3 expected")
+    topic, sequence, payload = frames
+    return Message(topic, decode_sequence(sequence), payload)
+
+
+def replay_request_frames(start: int) -> list[bytes]:
+    """Frames that a DEALER sends to ask for every retained batch from `start` on."""
+    return [b"", encode_sequence(start)]
+
+
+def parse_replay_request(frames: Sequence[bytes]) -> int:
+    """Read the frames that follow the identity at the ROUTER; returns the start, or raises `WireError`."""
+    if len(frames) != 2:
+        raise WireError(f"replay request: {len(frames)} frames, 2 expected")
+    if frames[0]:
+        raise WireError(f"replay request: a delimiter of {len(frames[0])} bytes, an empty one expected")
+    return decode_sequence(frames[1])
+
+
+def replay_batch_frames(topic: bytes, number: int, payload: bytes) -> list[bytes]:
+    """Frames of one replayed batch, as seen by the DEALER (a ROUTER puts the identity before them)."""
+    return [b"", topic, encode_sequence(number), payload]
+
+
+def replay_end_frames() -> list[bytes]:
+    """Frames of the end marker, as seen by the DEALER."""
+    return [b"", b"", END_SEQUENCE, b""]
+
+
+def parse_replay_answer(frames: Sequence[bytes]) -> Message | None:
+    """Read one message of a replay answer; `None` is the end marker. Raises `WireError`."""
+    if len(frames) != 4:
+        raise WireError(f"replay answer: {len(frames)} frames, 4 expected")
+    delimiter, topic, sequence, payload = frames
+    if delimiter:
+        raise WireError(f"replay answer: a delimiter of {len(delimiter)} bytes, an empty one expected")
+    if sequence == END_SEQUENCE:  # its topic and payload frames say nothing
+        return None
+    return Message(topic, decode_sequence(sequence), payload)
+
+
+# --- what must not be sent --------------------------------------------------------------------------------
+
+
+def _check_int(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WireError(f"{name}: {value!r} is not an integer")
+    if not low <= value <= high:
+        raise WireError(f"{name}: {value} is outside {low}…{high}")
+
+
+def _check_ints(name: str, values: Sequence[object], low: int, high: int) -> None:
+    if set(map(type, values)) == {int} and low <= min(values) and max(values) <= high:  # type: ignore[type-var, operator]
+        return
+    for index, value in enumerate(values):
+        _check_int(f"{name}[{index}]", value, low, high)
+
+
+def _check_event(name: str, event: Event) -> None:
+    if isinstance(event, AllBlocksCleared):
+        return
+    if not event.block_hashes:
+        raise WireError(f"{name}.block_hashes: empty")
+    _check_ints(f"{name}.block_hashes", event.block_hashes, I64_MIN, U64_MAX)
+    if event.medium == "":
+        raise WireError(f"{name}.medium: empty; send a name or nil")
+    if event.group_idx is not None:
+        _check_int(f"{name}.group_idx", event.group_idx, 0, RANK_MAX)
+    if isinstance(event, BlockStored):
+        _check_stored(name, event)
+
+
+def _check_stored(name: str, event: BlockStored) -> None:
+    blocks = len(event.block_hashes)
+    _check_int(f"{name}.block_size", event.block_size, 1, U32_MAX)
+    if len(event.token_ids) != blocks * event.block_size:
+        raise WireError(f"{name}.token_ids: {len(event.token_ids)} tokens for {blocks} blocks of {event.block_size}")
+    digests = [token for token in event.token_ids if isinstance(token, str)]
+    _check_ints(
+        f"{name}.token_ids",
+        [token for token in event.token_ids if not isinstance(token, str)] if digests else event.token_ids,
+        0,
+        U32_MAX,
+    )
+    for digest in digests:
+        if not _DIGEST.fullmatch(digest):
+            raise WireError(f"{name}.token_ids: {digest!r} is not a digest of 64 hex digits")
+    if digests and event.mm_keys is None:
+        raise WireError(f"{name}.mm_keys: absent, although token_ids holds a digest")
+    for key, value in (("mm_keys", event.mm_keys), ("extra_keys", event.extra_keys)):
+        if value is not None and len(value) != blocks:
+            raise WireError(f"{name}.{key}: {len(value)} entries for {blocks} blocks")
+    if event.parent_block_hash is not None:
+        _check_int(f"{name}.parent_block_hash", event.parent_block_hash, I64_MIN, U64_MAX)
+    if event.lora_id is not None:
+        _check_int(f"{name}.lora_id", event.lora_id, 0, U64_MAX)
