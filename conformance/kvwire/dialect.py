@@ -31,7 +31,7 @@ ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
     "cleared": ("medium",),
     "unknown": (),
 }
-"""The slots after the tag of vLLM's array events; SGLang's are the same up to ``medium``, then a map (spec/legacy.md)."""
+"""The slots after the tag of vLLM's array events; SGLang's are the same up to ``medium``, then a map."""
 
 
 def describe(node: Node) -> str:

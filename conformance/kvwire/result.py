@@ -14,11 +14,7 @@ from kvwire.verdict import Finding, Verdict
 FORMAT = "kvwire-result-1"
 
 
-class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag=str.lower):
-    pass
-
-
-class Run(_Line):
+class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="run"):
     """The first line: what was run against what. ``reproduce`` is the command that runs it again."""
 
     format: str
@@ -34,7 +30,7 @@ class Run(_Line):
     reproduce: str = ""
 
 
-class Outcome(_Line):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="outcome"):
     """The verdict on one requirement and stream."""
 
     requirement: str
@@ -49,7 +45,7 @@ class Outcome(_Line):
     notes: list[str] = msgspec.field(default_factory=list)
 
 
-class Hole(_Line):
+class Hole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="hole"):
     """Numbers that no source delivered, and who lost them: reported, and a failure only where a sentence says so."""
 
     stream: str
@@ -60,7 +56,7 @@ class Hole(_Line):
     why: str
 
 
-class Stream(_Line):
+class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="stream"):
     """What a stream looked like: its form, batches, events, incarnations, and what was recognised."""
 
     name: str
@@ -71,13 +67,13 @@ class Stream(_Line):
     notes: list[str] = msgspec.field(default_factory=list)
 
 
-class Trouble(_Line):
+class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="trouble"):
     """The harness's own trouble, or a target that could not be reached: never counted against the target."""
 
     text: str
 
 
-class Summary(_Line):
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="summary"):
     """The last line: the aggregate and the exit code; both absent from an interrupted run.
 
     ``judged`` of ``total`` publisher sentences of the profile got a verdict; ``not_judged`` gives the reason of each

@@ -9,6 +9,7 @@ after it, and the fall begins a new incarnation. Incarnations are computed here 
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -117,6 +118,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     numbers: tuple[int, ...]
     ended: bool
     newest_live: int | None
+    incarnation: int | None = None
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +192,7 @@ class _Answer:
         self.newest_live = newest_live
         self.numbers: list[int] = []
         self.ended = False
+        self.life: int | None = None
 
 
 class _Builder:
@@ -215,8 +218,8 @@ class _Builder:
             newest = max(self.lives[-1].payloads, default=None) if self.lives else None
             answer = _Answer(index, None if start is None else int(start), newest)
             self.answers[str(record.detail.get("client"))] = answer
-        elif record.is_replay and record.frames is not None and (parts4 := split_replay(record.frames)):
-            self._replayed(index, record.source, *parts4)
+        elif record.is_replay and record.frames is not None and (replayed := split_replay(record.frames)):
+            self._replayed(index, record.source, replayed[1], replayed[2])
 
     # live
 
@@ -299,7 +302,7 @@ class _Builder:
 
     # replay
 
-    def _replayed(self, index: int, source: str, topic: bytes | None, sequence: bytes, payload: bytes) -> None:
+    def _replayed(self, index: int, source: str, sequence: bytes, payload: bytes) -> None:
         answer = self.answers.setdefault(source, _Answer(index, None, None))
         if sequence == END_SEQUENCE:
             answer.ended = True
@@ -316,6 +319,7 @@ class _Builder:
                 return
             self.lives.append(_Life())
         self.lives[-1].add(number, payload, index, source)
+        answer.life = len(self.lives) - 1
 
     # the end
 
@@ -328,20 +332,20 @@ class _Builder:
                 numbers=tuple(answer.numbers),
                 ended=answer.ended,
                 newest_live=answer.newest_live,
+                incarnation=answer.life,
             )
             for source, answer in self.answers.items()
         )
-        last = len(self.lives) - 1
         return Timeline(
             incarnations=tuple(
-                self._incarnation(index, life, answers if index == last else ())
+                self._incarnation(index, life, [answer for answer in answers if answer.incarnation == index])
                 for index, life in enumerate(self.lives)
             ),
             live=tuple(self.live),
             answers=answers,
         )
 
-    def _incarnation(self, index: int, life: _Life, answers: tuple[Answer, ...]) -> Incarnation:
+    def _incarnation(self, index: int, life: _Life, answers: list[Answer]) -> Incarnation:
         numbers = sorted(life.payloads)
         batches = tuple(
             Batch(
@@ -355,7 +359,7 @@ class _Builder:
         )
         gaps = tuple(
             _gap(before + 1, after - 1, answers, maybe_restart=after in life.doubtful)
-            for before, after in zip(numbers, numbers[1:], strict=False)
+            for before, after in itertools.pairwise(numbers)
             if after > before + 1
         )
         return Incarnation(index=index, batches=batches, gaps=gaps, origin_known=bool(numbers) and numbers[0] == 0)

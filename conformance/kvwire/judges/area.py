@@ -131,7 +131,7 @@ def located(batch: Batch, event: Event) -> Event:
     return read_slowly(batch.payload).events[event.index]
 
 
-def at_record(index: int, record: Record, frame: str, content: bytes, number: int | None = None) -> Where:
+def at_record(index: int, frame: str, content: bytes, number: int | None = None) -> Where:
     """The place of a frame of a record."""
     return Where(
         record=index,
