@@ -1,0 +1,333 @@
+"""The publisher of one rank: batches in, numbered messages out, and never a wait for whoever calls.
+
+`publish` numbers a batch and puts it into a bounded queue. Everything else happens in one thread, which owns
+all sockets: it encodes, sends, retains, answers replay requests and CURVE handshakes. A batch that cannot be
+queued, encoded or sent is lost whole, and its number with it: the hole is how consumers learn of the loss.
+"""
+
+import atexit
+import logging
+import math
+import socket
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+import msgspec
+import zmq
+
+from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
+from kvwire_reference.endpoints import check_endpoints, parse
+from kvwire_reference.outlet import Counters
+from kvwire_reference.replay import Entry, Frames, ReplayLimits, ReplayServer, Ring
+from kvwire_reference.wire import AllBlocksCleared, Batch, encode, live_frames
+
+log = logging.getLogger(__name__)
+
+Socket = zmq.Socket[bytes]
+Context = zmq.Context[Socket]
+
+LIVE_PER_TURN = 256
+"""Messages that go out before replay gets its turn."""
+RETRY_MS = 2
+"""How long to wait for a replay client whose pipe is full before trying again."""
+SUBSCRIPTION_BYTES = 65536
+"""The longest frame taken from a subscriber; a longer one ends its connection."""
+
+UNENCODABLE = (TypeError, ValueError, AttributeError, OverflowError, msgspec.MsgspecError)
+"""What encoding a batch raises that holds something other than its types say, or values out of range."""
+
+
+class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a publisher binds and what it may hold.
+
+    `endpoint` and `replay_endpoint` are those of rank 0; `rank` is global, 0…`world_size`−1. `wildcard` permits
+    to listen on every interface, `ephemeral` to let the system choose a port. `max_queue` batches may wait,
+    `send_mark` wait for one slow subscriber, `ring` are retained for replay. An idle stream carries an empty
+    batch every `heartbeat` seconds, if set; a stream begins with `AllBlocksCleared` if `clear_first`.
+    """
+
+    endpoint: str = "tcp://127.0.0.1:5557"
+    replay_endpoint: str | None = None
+    topic: str = ""
+    rank: int = 0
+    world_size: int = 1
+    ranks_per_host: int = 1
+    wildcard: bool = False
+    ephemeral: bool = False
+    max_queue: int = 100_000
+    send_mark: int = 10_000
+    ring: int = 10_000
+    heartbeat: float | None = None
+    clear_first: bool = True
+    curve: CurveServer | None = None
+    replay_limits: ReplayLimits = ReplayLimits()
+
+
+class ZmqPublisher:
+    """Publishes the batches of one rank over ZeroMQ. One object is one incarnation of a stream.
+
+    Construction refuses what cannot work (`EndpointError`) and binds nothing; `start` binds. As a context
+    manager it is started and shut down.
+    """
+
+    def __init__(self, config: PublisherConfig) -> None:
+        self.config = config
+        self.rank = config.rank
+        self.endpoint, self.replay_endpoint = check_endpoints(
+            config.endpoint,
+            config.replay_endpoint,
+            world_size=config.world_size,
+            ranks_per_host=config.ranks_per_host,
+            rank=config.rank,
+            ephemeral=config.ephemeral,
+            wildcard=config.wildcard,
+        )
+        self._topic = config.topic.encode()
+        self._ring = Ring(config.ring)
+        self._queue: deque[tuple[int, Batch]] = deque()
+        # Guards the number, the counters, the two flags, and that numbers enter the queue in order.
+        self._lock = threading.Lock()
+        self._next_number = 0
+        self._sent = 0
+        self._dropped = 0
+        self._unencodable = 0
+        self._stopped = False
+        self._alarmed = False
+        self._deadline = math.inf
+        self._last_offer = time.monotonic()
+        self._last_ts = 0.0
+        self._replay_moved = False
+        self._thread: threading.Thread | None = None
+        if config.clear_first:
+            # A consumer may still hold what an earlier life of this rank announced [KVW-SEQ-008].
+            self.publish(Batch(time.time(), (AllBlocksCleared(),), self.rank))
+
+    def __enter__(self) -> "ZmqPublisher":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    # Any thread
+
+    @property
+    def counters(self) -> Counters:
+        """What became of the batches so far, the leading clear and heartbeats included."""
+        with self._lock:
+            return Counters(self._next_number, self._sent, self._dropped, self._unencodable)
+
+    def publish(self, batch: Batch) -> bool:
+        """Offer a batch; return whether it was accepted. Never waits, whatever subscribers do.
+
+        The number is taken first, so that a batch dropped for a full queue, or after `shutdown`, leaves a hole
+        [KVW-SEQ-002]. Raises `ValueError`, and takes no number, for a batch of another rank.
+        """
+        if batch.data_parallel_rank != self.rank:
+            raise ValueError(f"a batch of rank {batch.data_parallel_rank} on the stream of rank {self.rank}")
+        with self._lock:
+            number = self._reserve()
+            self._last_offer = time.monotonic()
+            accepted = not self._stopped and len(self._queue) < self.config.max_queue
+            if accepted:
+                self._queue.append((number, batch))
+                self._ring_alarm()
+        if not accepted:
+            self._count_drop(number, "the queue is full or the publisher stopped")
+        return accepted
+
+    def start(self) -> None:
+        """Bind and begin to send; a second call does nothing.
+
+        Raises `zmq.ZMQError` if an endpoint cannot be bound, with nothing left open, and `RuntimeError` after
+        `shutdown`: a new incarnation is a new object.
+        """
+        if self._thread is not None:
+            return
+        if self._stopped:
+            raise RuntimeError("this publisher was shut down; make a new one")
+        self._open()
+        self._thread = threading.Thread(target=self._run, name=f"kvwire-publisher-{self.rank}", daemon=True)
+        self._thread.start()
+        # A daemon thread would be cut off in the middle of its queue when the interpreter ends.
+        atexit.register(self.shutdown)
+
+    def shutdown(self, timeout: float = 1.0) -> None:
+        """Send what was accepted, for `timeout` seconds at most, then close; count what was left as dropped.
+
+        Harmless when called twice or without `start`.
+        """
+        with self._lock:
+            if not self._stopped:
+                self._deadline = time.monotonic() + timeout
+                self._stopped = True
+                self._ring_alarm()
+        if self._thread is None:
+            self._drop_rest()
+        else:
+            self._thread.join()
+            atexit.unregister(self.shutdown)
+
+    def _reserve(self) -> int:
+        number = self._next_number
+        self._next_number += 1
+        return number
+
+    def _ring_alarm(self) -> None:
+        """Wake the thread, by one byte at most; the lock is held. Nobody listens before `start`."""
+        if self._thread is not None and not self._alarmed:
+            self._alarmed = True
+            self._alarm.send(b"!")
+
+    def _count_drop(self, number: int, why: str) -> None:
+        with self._lock:
+            self._dropped += 1
+            dropped = self._dropped
+        if dropped & (dropped - 1) == 0:
+            log.warning("batch %d dropped, %d so far: %s", number, dropped, why)
+
+    # Opening, by whoever starts it, and closing, by the thread
+
+    def _open(self) -> None:
+        self._alarm, self._alarm_heard = socket.socketpair()
+        self._alarm.setblocking(False)
+        self._context: Context = zmq.Context()
+        self._poller = zmq.Poller()
+        self._poller.register(self._alarm_heard, zmq.POLLIN)
+        self._gate: Gatekeeper | None = None
+        self._replay: ReplayServer | None = None
+        self._files: list[Path] = []
+        try:
+            if self.config.curve is not None:
+                self._gate = Gatekeeper(self._context, self.config.curve.allowed)
+                self._poller.register(self._gate.socket, zmq.POLLIN)
+            self._live = self._open_live()
+            endpoint = self._bind(self._live, self.endpoint)
+            if self.replay_endpoint is not None:
+                self._replay = self._open_replay()
+                self._poller.register(self._replay.router, zmq.POLLIN)
+                self.replay_endpoint = self._bind(self._replay.router, self.replay_endpoint)
+            self.endpoint = endpoint
+        except BaseException:
+            self._close()
+            raise
+
+    def _open_live(self) -> Socket:
+        live = self._context.socket(zmq.PUB)
+        live.set(zmq.LINGER, 0)
+        live.set(zmq.SNDHWM, self.config.send_mark)
+        live.set(zmq.MAXMSGSIZE, SUBSCRIPTION_BYTES)
+        return live
+
+    def _open_replay(self) -> ReplayServer:
+        router = self._context.socket(zmq.ROUTER)
+        ReplayServer.prepare(router, self.config.replay_limits)
+        return ReplayServer(router, self._ring, self.config.replay_limits)
+
+    def _bind(self, unbound: Socket, endpoint: str) -> str:
+        """Bind and return where: with an ephemeral port that is more than was asked [KVW-END-014]."""
+        if self.config.curve is not None:
+            serve_curve(unbound, self.config.curve)
+        unbound.set(zmq.IPV6, int(parse(endpoint).ipv6))
+        unbound.bind(endpoint)
+        if endpoint.startswith("ipc://") and not endpoint.startswith("ipc://@"):
+            self._files.append(Path(endpoint.removeprefix("ipc://")))
+        return unbound.get_string(zmq.LAST_ENDPOINT)
+
+    def _close(self) -> None:
+        """Close every socket, wait for those that linger, and leave no file of an ipc endpoint behind."""
+        self._context.destroy()
+        self._alarm.close()
+        self._alarm_heard.close()
+        for file in self._files:
+            file.unlink(missing_ok=True)
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                self._wait()
+                self._turn()
+            self._send_rest()
+        finally:
+            with self._lock:
+                self._stopped = True
+            self._drop_rest()
+            self._close()
+
+    def _wait(self) -> None:
+        self._poller.poll(self._wait_ms())
+        with self._lock:
+            if self._alarmed:
+                self._alarm_heard.recv(1)
+                self._alarmed = False
+
+    def _wait_ms(self) -> int | None:
+        if self._queue or self._replay_moved:
+            return 0
+        if self._replay is not None and self._replay.busy:
+            return RETRY_MS
+        if self.config.heartbeat is None:
+            return None
+        return max(0, math.ceil(1000 * (self._last_offer + self.config.heartbeat - time.monotonic())))
+
+    def _turn(self) -> None:
+        """Do a bounded piece of everything, the live stream first."""
+        for _ in range(min(LIVE_PER_TURN, len(self._queue))):
+            self._send_next()
+        self._replay_moved = self._replay is not None and self._replay.turn()
+        if self._gate is not None:
+            self._gate.answer()
+        self._beat()
+
+    def _beat(self) -> None:
+        """Offer an empty batch when nothing was offered for a while, so that a lost tail shows [KVW-LIV-002]."""
+        if self.config.heartbeat is not None and time.monotonic() - self._last_offer >= self.config.heartbeat:
+            self.publish(Batch(max(time.time(), self._last_ts), (), self.rank))
+
+    def _send_next(self) -> None:
+        number, batch = self._queue.popleft()
+        try:
+            frames = self._frames(number, self._encode(batch))
+            self._send_live(frames)
+        except UNENCODABLE as error:
+            self._unencodable += 1
+            self._count_drop(number, f"it cannot be encoded: {error}")
+        except zmq.ZMQError as error:
+            self._count_drop(number, f"it cannot be sent: {error}")
+        else:
+            self._last_ts = batch.ts
+            self._remember(number, frames)
+            self._sent += 1
+
+    def _encode(self, batch: Batch) -> bytes:
+        return encode(batch)
+
+    def _frames(self, number: int, payload: bytes) -> Frames:
+        return live_frames(self._topic, number, payload)
+
+    def _send_live(self, frames: Frames) -> None:
+        """Hand a message to every subscriber whose pipe has room; a PUB socket never waits."""
+        self._live.send_multipart(frames, zmq.DONTWAIT)
+
+    def _remember(self, number: int, frames: Frames) -> None:
+        """Retain what was sent, as it was sent, for replay [KVW-REP-013]."""
+        self._ring.append(Entry(number, frames))
+
+    def _send_rest(self) -> None:
+        """Send what waits for half of the time left, and leave the other half to arrive."""
+        now = time.monotonic()
+        half = now + (self._deadline - now) / 2
+        while self._queue and time.monotonic() < half:
+            self._send_next()
+        # A message handed to a socket is not sent yet; closing with no linger would lose it.
+        self._live.set(zmq.LINGER, max(0, int(1000 * (self._deadline - time.monotonic()))))
+
+    def _drop_rest(self) -> None:
+        """Count what was accepted and will not be sent [KVW-LIV-004]."""
+        while self._queue:
+            number, _ = self._queue.popleft()
+            self._count_drop(number, "the publisher stopped first")

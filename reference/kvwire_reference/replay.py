@@ -1,0 +1,231 @@
+"""Replay: the ring of the newest batches and the ROUTER that hands them out.
+
+The answer to `[identity][empty][start]` is every retained batch from `start` on, frame for frame
+as it was sent live, then an end marker. A client may be slow, may pause and may vanish; the live
+stream must not notice. So nothing here waits: each client has a cursor, each turn of the publisher
+moves every cursor a little, and what the socket does not take now is tried again next turn. An end
+marker is a promise that all was handed over, hence a client given up never gets one.
+"""
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+import msgspec
+import zmq
+
+from kvwire_reference.wire import replay_end_frames
+
+Frames = Sequence[bytes]
+
+REQUEST_FRAMES = 3
+SEQUENCE_BYTES = 8
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A batch that was sent: its number, and its frames `[topic][sequence][payload]`."""
+
+    number: int
+    frames: Frames
+
+
+class Ring:
+    """The newest `size` batches, ascending; numbers may be missing, none is there twice."""
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"a ring holds at least the newest batch, not {size}")
+        self._entries: deque[Entry] = deque(maxlen=size)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append(self, entry: Entry) -> None:
+        """Retain `entry`; the oldest one leaves when the ring is full."""
+        self._entries.append(entry)
+
+    def at_or_after(self, number: int) -> Entry | None:
+        """Return the oldest retained batch whose number is at least `number`."""
+        index = bisect_left(self._entries, number, key=attrgetter("number"))
+        return self._entries[index] if index < len(self._entries) else None
+
+    @property
+    def newest(self) -> int:
+        """Number of the newest retained batch; -1 when nothing is retained."""
+        return self._entries[-1].number if self._entries else -1
+
+
+class ReplayLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay may cost the publisher. `patience` is in seconds, the rest are counts."""
+
+    clients: int = 16
+    waiting_per_client: int = 8
+    messages_per_turn: int = 32
+    frames_per_turn: int = 256
+    request_bytes: int = 65536
+    send_mark: int = 64
+    patience: float = 15.0
+
+
+class ReplayCounters(msgspec.Struct):
+    """Requests `answered` to the end, `malformed`, over a bound (`refused`), `abandoned`."""
+
+    answered: int = 0
+    malformed: int = 0
+    refused: int = 0
+    abandoned: int = 0
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far one request has got: the next number to hand out and the last one it is owed."""
+
+    position: int
+    last: int
+
+
+@dataclass(slots=True)
+class Client:
+    """The requests of one peer, answered one after the other, and when it last took a message."""
+
+    identity: bytes
+    moved_at: float
+    cursors: deque[Cursor] = field(default_factory=deque)
+
+
+class ReplayServer:
+    """Answers replay requests from `ring` on a bound ROUTER, a turn at a time, never waiting.
+
+    All methods are called from the thread that owns `router`, which is also the only one that
+    appends to `ring`.
+    """
+
+    def __init__(self, router: "zmq.Socket[bytes]", ring: Ring, limits: ReplayLimits) -> None:
+        self.router = router
+        self.limits = limits
+        self.counters = ReplayCounters()
+        self._ring = ring
+        self._clients: dict[bytes, Client] = {}
+        self._incoming: list[bytes] = []
+
+    @staticmethod
+    def prepare(router: "zmq.Socket[bytes]", limits: ReplayLimits) -> None:
+        """Set the options that losslessness and bounded memory rest on; call before binding."""
+        # Without MANDATORY a ROUTER drops, silently, what a full pipe cannot take.
+        router.set(zmq.ROUTER_MANDATORY, 1)
+        # Per client: what a paused reader can pin in memory.
+        router.set(zmq.SNDHWM, limits.send_mark)
+        # A longer frame ends its connection: what strangers can make this process allocate.
+        router.set(zmq.MAXMSGSIZE, limits.request_bytes)
+        router.set(zmq.LINGER, 0)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any client is still owed something."""
+        return bool(self._clients)
+
+    def turn(self) -> bool:
+        """Take requests in, hand a bounded number of messages out; return whether any went out."""
+        self._take_requests()
+        share = max(1, self.limits.messages_per_turn // max(1, len(self._clients)))
+        moved = 0
+        for client in list(self._clients.values()):
+            moved += self._serve(client, share)
+        return moved > 0
+
+    # Requests
+
+    def _take_requests(self) -> None:
+        # Frame by frame, so that neither many requests nor one of a million frames costs the live
+        # stream more than a turn.
+        for _ in range(self.limits.frames_per_turn):
+            try:
+                frame = self.router.recv(zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            # One frame too many already tells that it is malformed.
+            if len(self._incoming) <= REQUEST_FRAMES:
+                self._incoming.append(frame)
+            if not self.router.get(zmq.RCVMORE):
+                request, self._incoming = self._incoming, []
+                self._handle(request)
+
+    def _handle(self, request: list[bytes]) -> None:
+        start = self._start_of(request)
+        if start is None:
+            self.counters.malformed += 1
+        else:
+            self._admit(request[0], start)
+
+    def _start_of(self, request: Frames) -> int | None:
+        """Return the number a request asks to start from; None if it is malformed."""
+        if len(request) != REQUEST_FRAMES:
+            return None
+        _, delimiter, start = request
+        if delimiter or len(start) != SEQUENCE_BYTES:
+            return None
+        return int.from_bytes(start, "big")
+
+    def _admit(self, identity: bytes, start: int) -> None:
+        client = self._clients.get(identity)
+        if client is None and len(self._clients) < self.limits.clients:
+            client = self._clients[identity] = Client(identity, time.monotonic())
+        # One request is being answered, the others wait.
+        if client is None or len(client.cursors) > self.limits.waiting_per_client:
+            self.counters.refused += 1
+            return
+        client.cursors.append(Cursor(start, self._ring.newest))
+
+    # Answers
+
+    def _serve(self, client: Client, share: int) -> int:
+        """Hand `client` up to `share` messages; return how many it took."""
+        for taken in range(share):
+            try:
+                self._hand_next(client)
+            except zmq.Again:
+                # Its pipe is full. That is no error until it lasts.
+                if time.monotonic() - client.moved_at > self.limits.patience:
+                    self._give_up(client)
+                return taken
+            except zmq.ZMQError as error:
+                if error.errno != zmq.EHOSTUNREACH:
+                    raise
+                self._give_up(client)
+                return taken
+            client.moved_at = time.monotonic()
+            if not client.cursors:
+                del self._clients[client.identity]
+                return taken + 1
+        return share
+
+    def _hand_next(self, client: Client) -> None:
+        """Send the next message of the request being answered, and only then move its cursor."""
+        cursor = client.cursors[0]
+        entry = self._ring.at_or_after(cursor.position)
+        if entry is not None and entry.number <= cursor.last:
+            self._send(client.identity, self._answer_item(entry))
+            cursor.position = entry.number + 1
+        else:
+            self._send(client.identity, self._end_marker())
+            client.cursors.popleft()
+            self.counters.answered += 1
+
+    def _answer_item(self, entry: Entry) -> Frames:
+        """One retained batch: the delimiter, then frame for frame what was sent live [KVW-REP-001]."""
+        return (b"", *entry.frames)
+
+    def _end_marker(self) -> Frames:
+        """Say that all that was retained at the time of the request, and still is, was handed over [KVW-REP-008]."""
+        return replay_end_frames()
+
+    def _send(self, identity: bytes, frames: Frames) -> None:
+        """Send whole or raise: `zmq.Again` when the pipe is full, EHOSTUNREACH when it is gone."""
+        self.router.send_multipart([identity, *frames], zmq.DONTWAIT)
+
+    def _give_up(self, client: Client) -> None:
+        del self._clients[client.identity]
+        self.counters.abandoned += len(client.cursors)
