@@ -294,7 +294,7 @@ class Algorithm:
         """
         limit = U32_MAX if self.mixes else V2_TOKEN_MAX[self.width]
         key = None if state.key is None else _block_key(state.key, tokens, self.width, limit)
-        fallback = state.fallback or any(isinstance(token, bytes) for token in tokens)
+        fallback = state.fallback or bytes in map(type, tokens)
         lora_id, salt_id = state.lora_id, state.salt_id
         value = None if key is None else self.truncate(key)
         if self.mixes and not fallback:

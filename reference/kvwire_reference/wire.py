@@ -167,11 +167,12 @@ def decode_lenient(payload: bytes) -> Batch:
     Every legal msgpack width is accepted. Raises `msgspec.DecodeError` (or its `ValidationError`) if the
     batch, or an event of a known type, cannot be read: then its content is unknown.
     """
-    raw = _raw_decoder.decode(payload)
-    known = tuple(
-        _event_decoder.decode(event) for event in raw.events if _tag_decoder.decode(event).type in _EVENT_TYPES
-    )
-    return Batch(raw.ts, known, raw.data_parallel_rank)
+    try:
+        raw = _raw_decoder.decode(payload)
+        events = [event for event in raw.events if _tag_decoder.decode(event).type in _EVENT_TYPES]
+        return Batch(raw.ts, tuple(map(_event_decoder.decode, events)), raw.data_parallel_rank)
+    except RecursionError as error:
+        raise msgspec.DecodeError("nested too deeply") from error
 
 
 # --- frames -----------------------------------------------------------------------------------------------
@@ -285,22 +286,29 @@ def _check_stored(name: str, event: BlockStored) -> None:
     _check_int(f"{name}.block_size", event.block_size, 1, U32_MAX)
     if len(event.token_ids) != blocks * event.block_size:
         raise WireError(f"{name}.token_ids: {len(event.token_ids)} tokens for {blocks} blocks of {event.block_size}")
-    digests = [token for token in event.token_ids if isinstance(token, str)]
-    _check_ints(
-        f"{name}.token_ids",
-        [token for token in event.token_ids if not isinstance(token, str)] if digests else event.token_ids,
-        0,
-        U32_MAX,
-    )
-    for digest in digests:
-        if not _DIGEST.fullmatch(digest):
-            raise WireError(f"{name}.token_ids: {digest!r} is not a digest of 64 hex digits")
-    if digests and event.mm_keys is None:
-        raise WireError(f"{name}.mm_keys: absent, although token_ids holds a digest")
-    for key, value in (("mm_keys", event.mm_keys), ("extra_keys", event.extra_keys)):
+    if str in map(type, event.token_ids):
+        _check_mixed(name, event)
+    else:
+        _check_ints(f"{name}.token_ids", event.token_ids, 0, U32_MAX)
+    for field, value in (("mm_keys", event.mm_keys), ("extra_keys", event.extra_keys)):
         if value is not None and len(value) != blocks:
-            raise WireError(f"{name}.{key}: {len(value)} entries for {blocks} blocks")
+            raise WireError(f"{name}.{field}: {len(value)} entries for {blocks} blocks")
+    for block, keys in enumerate(event.mm_keys or ()):
+        for key in keys:
+            if not _DIGEST.fullmatch(key.hash):
+                raise WireError(f"{name}.mm_keys[{block}]: {key.hash!r} is not a hash of 64 hex digits")
+            _check_int(f"{name}.mm_keys[{block}].start_offset", key.start_offset, 0, U32_MAX)
     if event.parent_block_hash is not None:
         _check_int(f"{name}.parent_block_hash", event.parent_block_hash, I64_MIN, U64_MAX)
     if event.lora_id is not None:
         _check_int(f"{name}.lora_id", event.lora_id, 0, U64_MAX)
+
+
+def _check_mixed(name: str, event: BlockStored) -> None:
+    for index, token in enumerate(event.token_ids):
+        if not isinstance(token, str):
+            _check_int(f"{name}.token_ids[{index}]", token, 0, U32_MAX)
+        elif not _DIGEST.fullmatch(token):
+            raise WireError(f"{name}.token_ids[{index}]: {token!r} is not a digest of 64 hex digits")
+    if event.mm_keys is None:
+        raise WireError(f"{name}.mm_keys: absent, although token_ids holds a digest")

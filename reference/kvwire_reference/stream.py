@@ -1,0 +1,233 @@
+"""The consumer's side of the standard, without sockets: from numbered batches to what is resident.
+
+Feed it what arrives. It holds batches back while a question to replay is open, splices the answer in, and
+decides between duplicate, hole and new incarnation:
+
+* A **gap** or a **disconnect** opens a question: replay from the last applied number, that one included.
+* The answer begins with the very batch that was last applied: same incarnation, and the splice goes on.
+* It begins with another batch of that number, or is the end marker alone: a **new incarnation**. So is a lower
+  number, live, unless it repeats a batch byte for byte: then it is a **duplicate**, and ignored. Replay is then
+  read again, from 0.
+* It begins above that number: the question stays open for ever, which is handled as a hole.
+* A hole that remains when the answer has ended is **final**: never asked for again, and nothing held is certain
+  any more. All is dropped, and the stream goes on behind it.
+* An answer without its end marker is incomplete and says nothing: ask again.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kvwire_reference.residents import Residents
+from kvwire_reference.wire import decode_lenient
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened on a stream, in numbers of batches unless it says otherwise."""
+
+    applied: int = 0
+    duplicates: int = 0
+    missing: int = 0
+    """Numbers that fell into final holes."""
+    unreadable: int = 0
+    restarts: int = 0
+    """New incarnations seen after the first."""
+    incomplete: int = 0
+    """Answers without an end marker."""
+    given_up: int = 0
+    """Questions that replay never answered."""
+
+
+@dataclass(slots=True)
+class _Question:
+    start: int
+    expected: bytes | None
+    """Payload that the batch `start` had here; `None` if nothing was applied yet."""
+    heard: int = -1
+    """Newest number known when the question was sent: every number below it had been offered by then."""
+    sent: bool = False
+    first: int | None = None
+    newest: int = -1
+    same: bool = False
+    """Whether what follows the last applied batch may be applied: it is of the same incarnation."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """State of one stream. `remembered`, `buffered` bound its memory in batches; `patience` counts questions.
+
+    More than `buffered` batches held back, or `patience` questions in a row without an end marker, and it goes
+    on without an answer, as over a final hole.
+    """
+
+    residents: Residents
+    remembered: int = 10_000
+    buffered: int = 100_000
+    patience: int = 3
+    last: int = -1
+    """Number of the last applied batch of this incarnation; −1 before the first."""
+    counters: Counters = field(default_factory=Counters)
+    _recent: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
+    _buffer: dict[int, bytes] = field(default_factory=dict)
+    _question: _Question | None = None
+    _unanswered: int = 0
+
+    def __post_init__(self) -> None:
+        self._question = self._new_question()  # a consumer joins with a question, never with a guess
+
+    # --- what arrives ---
+
+    def live(self, number: int, payload: bytes) -> None:
+        """Take a batch from the live stream."""
+        known = self._known(number)
+        if known == payload:
+            self.counters.duplicates += 1
+            return
+        if known is not None or number <= self.last:
+            self._restart()
+        self._hold(number, payload)
+
+    def disconnected(self) -> None:
+        """Note that the publisher went away: when it is back it may be another one."""
+        self._question = self._new_question()
+
+    def replayed(self, number: int, payload: bytes) -> None:
+        """Take a batch from the answer to the question that was sent last."""
+        question = self._question
+        if question is None or not question.sent or number < question.start:
+            return
+        question.newest = max(question.newest, number)
+        if question.first is None:
+            question.first = number
+            if number == question.start and question.expected is not None:
+                if payload != question.expected:
+                    self._restart()
+                else:
+                    question.same = True
+                    self._advance()
+                return
+        known = self._known(number)
+        if known is None and number > self.last:
+            self._hold(number, payload)
+        elif known != payload:
+            self._restart()  # live and replay disagree, and either may be the newer: neither is kept
+
+    def ended(self) -> None:
+        """Take the end marker of the answer."""
+        question = self._question
+        if question is None or not question.sent:
+            return
+        self._question = None
+        self._unanswered = 0
+        if question.expected is not None and question.first is None:
+            self._restart()
+            return
+        if question.first is not None and question.expected is not None and not question.same:
+            for number in [number for number in self._buffer if number < question.first]:
+                del self._buffer[number]  # of either incarnation: nobody can tell
+            self.residents.forget()
+        self._go_on(max(question.heard, question.newest))
+
+    def unanswered(self) -> None:
+        """Note that the answer stopped short of its end marker, or never came."""
+        if self._question is None or not self._question.sent:
+            return
+        self.counters.incomplete += 1
+        self._unanswered += 1
+        if self._unanswered >= self.patience:
+            self.give_up()
+        else:
+            self._question = self._new_question()
+
+    # --- what to ask ---
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question waits to be sent."""
+        return self._question is not None and not self._question.sent
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a question was sent whose answer has not ended."""
+        return self._question is not None and self._question.sent
+
+    @property
+    def settled(self) -> bool:
+        """Whether no question is open: everything that arrived has been applied."""
+        return self._question is None
+
+    def ask(self) -> int | None:
+        """Return the number to ask replay from, now; `None` if there is nothing to ask."""
+        if self._question is None or self._question.sent:
+            return None
+        self._question.sent = True
+        self._question.heard = max(self._buffer, default=-1)
+        return self._question.start
+
+    def give_up(self) -> None:
+        """Go on without an answer, as over a final hole: there is no replay, or it does not answer."""
+        self._question = None
+        self._unanswered = 0
+        self.counters.given_up += 1
+        self.residents.forget()
+        self._go_on(max(self._buffer, default=-1))
+
+    # --- inside ---
+
+    def _known(self, number: int) -> bytes | None:
+        return self._recent.get(number, self._buffer.get(number))
+
+    def _new_question(self) -> _Question:
+        expected = self._recent.get(self.last)
+        return _Question(max(self.last, 0), expected, same=expected is None)
+
+    def _restart(self) -> None:
+        self.counters.restarts += 1
+        self.residents.forget()
+        self._recent.clear()
+        self._buffer.clear()
+        self.last = -1
+        self._question = self._new_question()
+
+    def _hold(self, number: int, payload: bytes) -> None:
+        self._buffer[number] = payload
+        if len(self._buffer) > self.buffered:
+            self.give_up()
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Apply what follows without a gap; a gap opens a question."""
+        if self._question is not None and not self._question.same:
+            return
+        while (payload := self._buffer.pop(self.last + 1, None)) is not None:
+            self._apply(self.last + 1, payload)
+        if self._buffer and self._question is None:
+            self._question = self._new_question()
+
+    def _go_on(self, bound: int) -> None:
+        """Apply everything up to `bound`; what is missing below it is a final hole."""
+        for number in sorted(number for number in self._buffer if number <= bound):
+            if number > self.last + 1:
+                self.counters.missing += number - self.last - 1
+                self.residents.forget()
+            self._apply(number, self._buffer.pop(number))
+        self._advance()
+
+    def _apply(self, number: int, payload: bytes) -> None:
+        if number == 0:
+            self.residents.begin()
+        try:
+            batch = decode_lenient(payload)
+        except msgspec.DecodeError:
+            self.counters.unreadable += 1
+            self.residents.forget()  # its content is as lost as that of a hole
+        else:
+            self.residents.apply(batch)
+        self.last = number
+        self.counters.applied += 1
+        self._recent[number] = payload
+        if len(self._recent) > self.remembered:
+            self._recent.popitem(last=False)
