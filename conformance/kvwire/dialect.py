@@ -202,6 +202,22 @@ class _Builder:
         node = self.fields.get(key)
         return node.value if node is not None and node.kind is kind and node.text_ok else None
 
+    def _types(self) -> None:
+        for key, kind in (
+            ("lora_id", Kind.INT),
+            ("lora_name", Kind.STR),
+            ("group_idx", Kind.INT),
+            ("kv_cache_spec_sliding_window", Kind.INT),
+            ("kv_cache_spec_kind", Kind.STR),
+        ):
+            node = self.fields.get(key)
+            if node is None or node.kind is Kind.NIL:
+                continue
+            negative = kind is Kind.INT and key != "lora_id"
+            if node.kind is not kind or (negative and node.value < 0):
+                what = f"a{' non-negative' if negative else ''} {kind.value}" if kind is Kind.INT else "a string"
+                self.flaw("type", f"`{key}` that is {what} or nil", node)
+
     def _mm_keys(self) -> tuple[tuple[tuple[bytes, int], ...], ...] | None:
         node = self.fields.get("mm_keys")
         if node is None or node.kind is not Kind.ARRAY:
@@ -233,6 +249,7 @@ class _Builder:
             for key in REQUIRED[kind]:
                 if key not in self.fields:
                     self.flaw("missing-key", f"the key `{key}`", self.node, f"keys {', '.join(self.fields)}")
+        self._types()
         hashes, hashes_ok = self._hashes() if kind in ("stored", "removed") else ((), True)
         parent, parent_ok = self._parent() if kind == "stored" else (None, True)
         tokens, tokens_ok = self._tokens() if kind == "stored" else ((), True)

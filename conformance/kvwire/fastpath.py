@@ -67,6 +67,8 @@ def _fast_event(event: _Stored | _Removed | _Cleared, index: int) -> Event | Non
     hashes = tuple(value % TWO_64 for value in event.block_hashes)
     keys = frozenset(name for name in event.__struct_fields__ if getattr(event, name) is not msgspec.UNSET)
     if isinstance(event, _Removed):
+        if (_value(event.group_idx) or 0) < 0:
+            return None
         return Event(
             kind="removed",
             tag="BlockRemoved",
@@ -80,6 +82,8 @@ def _fast_event(event: _Stored | _Removed | _Cleared, index: int) -> Event | Non
         )
     parent = event.parent_block_hash
     if (parent is not None and not _clean_hashes([parent])) or event.block_size <= 0 or not hashes:
+        return None
+    if (_value(event.kv_cache_spec_sliding_window) or 0) < 0 or (_value(event.group_idx) or 0) < 0:
         return None
     if len(event.token_ids) != len(hashes) * event.block_size:
         return None

@@ -22,6 +22,11 @@ DECIMAL_LISTS = frozenset({"block_hashes"})
 SAFE_INT = 2**53 - 1
 """The largest integer that every JSON reader keeps."""
 
+WRAPPERS = frozenset(
+    frozenset(keys) for keys in (("hex",), ("hex", "str"), ("int",), ("float", "bits"), ("ext", "hex"), ("map",))
+)
+"""The key sets of the projection's own objects: a map with exactly these keys is written as ``{"map": …}``."""
+
 FIELD_ORDER = (
     "type",
     "block_hashes",
@@ -93,7 +98,7 @@ def project_value(node: Node, *, decimal: bool = False) -> Any:
 
 def _project_map(node: Node) -> Any:
     keys = [key.value for key, _ in node.pairs if key.kind is Kind.STR and key.text_ok]
-    if len(keys) != len(node.pairs) or len(set(keys)) != len(keys):
+    if len(keys) != len(node.pairs) or len(set(keys)) != len(keys) or frozenset(keys) in WRAPPERS:
         return {"map": [[project_value(key), project_value(value)] for key, value in node.pairs]}
     by_key = {str(key.value): value for key, value in node.pairs}
     ordered = [key for key in FIELD_ORDER if key in by_key] + sorted(set(by_key) - set(FIELD_ORDER))

@@ -73,6 +73,18 @@ class Node(msgspec.Struct, frozen=True, gc=False):
                 found = value
         return found
 
+    def first_bad_text(self) -> Node | None:
+        """The first string that is not valid UTF-8, keys included; None when all are."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            if not node.text_ok:
+                return node
+            stack.extend(reversed(node.items))
+            for key, value in reversed(node.pairs):
+                stack += (value, key)
+        return None
+
 
 class _Open:
     __slots__ = ("children", "head", "is_map", "start", "want")

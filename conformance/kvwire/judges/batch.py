@@ -1,0 +1,90 @@
+"""Batch: an array of three, its timestamp, its events (spec/batch.md)."""
+
+from __future__ import annotations
+
+from kvwire.events import Flaw
+from kvwire.judges.area import Area, Context, at_batch, judge
+from kvwire.timeline import Batch, Incarnation
+
+MILLISECONDS = 10**11
+"""Seconds since the epoch stay below this until the year 5138; milliseconds passed it in 1973."""
+
+
+class BatchArea(Area):
+    """Reads the distinct batches of the timeline."""
+
+    name = "batch"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.newest: tuple[float, int] | None = None
+
+    def on_incarnation(self, incarnation: Incarnation) -> None:
+        self.newest = None
+
+    def on_batch(self, batch: Batch) -> None:
+        flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
+        if "msgpack" in flaws:
+            return
+        self.three_elements(batch, flaws.get("batch"))
+        if "batch" in flaws:
+            return
+        self.float64(batch, flaws.get("ts-type"))
+        if "ts-type" not in flaws:
+            self.seconds(batch, flaws.get("ts-finite"))
+            self.rising(batch, flaws.get("ts-finite"))
+        self.events_array(batch, flaws.get("events"))
+
+    def _plain(self, requirement: str, batch: Batch, flaw: Flaw | None) -> None:
+        if flaw is None:
+            self.saw(requirement)
+        else:
+            self.broke(requirement, flaw.expected, flaw.seen, at_batch(batch, flaw))
+
+    @judge("KVW-BAT-001")
+    def three_elements(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-BAT-001: "A publisher MUST send as batch a msgpack array of exactly three elements: `ts`, `events`,
+        rank."
+        """
+        self._plain("KVW-BAT-001", batch, flaw)
+
+    @judge("KVW-BAT-002")
+    def float64(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-BAT-002: "A publisher MUST send `ts` as a msgpack float64 (first byte `cb`).""""
+        self._plain("KVW-BAT-002", batch, flaw)
+
+    @judge("KVW-BAT-003")
+    def seconds(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-BAT-003: "A publisher MUST send as `ts` a finite number of seconds since the Unix epoch (at least 0 and
+        below 10^11, so that milliseconds are told apart)."
+        """
+        ts = batch.reading.ts
+        if flaw is None and ts is not None and not 0 <= ts < MILLISECONDS:
+            flaw = Flaw("ts-range", "seconds since the Unix epoch, at least 0 and below 10^11", f"{ts!r}", 1, 10)
+        self._plain("KVW-BAT-003", batch, flaw)
+
+    @judge("KVW-BAT-004")
+    def rising(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-BAT-004: "A publisher SHOULD keep `ts` non-decreasing from batch to batch within an incarnation of a
+        stream."
+        """
+        ts = batch.reading.ts
+        if flaw is not None or ts is None:
+            return
+        if self.newest is not None:
+            newest, number = self.newest
+            if ts < newest:
+                self.broke(
+                    "KVW-BAT-004",
+                    f"a `ts` of at least {newest!r}, that of number {number}",
+                    f"{ts!r}, {newest - ts:.6f} s earlier",
+                    at_batch(batch, Flaw("ts", "", "", 1, 10)),
+                )
+                return
+            self.saw("KVW-BAT-004")
+        self.newest = (ts, batch.number)
+
+    @judge("KVW-BAT-005")
+    def events_array(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-BAT-005: "A publisher MUST send `events` as a msgpack array, which may be empty.""""
+        self._plain("KVW-BAT-005", batch, flaw)

@@ -1,0 +1,160 @@
+"""Envelope: three frames, the topic, the number's frame, and one msgpack value (spec/envelope.md)."""
+
+from __future__ import annotations
+
+from kvwire.fastpath import read_quickly
+from kvwire.judges.area import HEX_BYTES, Area, Context, at_record, judge
+from kvwire.trace import Record
+from kvwire.verdict import Where
+from kvwire.wire import WireError, walk
+
+
+class Envelope(Area):
+    """Reads live records as they came."""
+
+    name = "envelope"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.topic: bytes | None = None
+
+    def on_record(self, index: int, record: Record) -> None:
+        if not record.is_live or record.frames is None:
+            return
+        frames = record.frames
+        self.three_frames(index, frames)
+        if frames:
+            self.one_topic(index, frames[0])
+            self.declared_topic(index, frames[0])
+            self.utf8_topic(index, frames[0])
+        if len(frames) > 1:
+            self.number_frame(index, frames[1])
+        if len(frames) > 2:
+            self.one_value(index, frames[1], frames[2])
+
+    @judge("KVW-ENV-001")
+    def three_frames(self, index: int, frames: tuple[bytes, ...]) -> None:
+        """KVW-ENV-001: "A publisher MUST send every batch as one message of exactly three frames: topic, sequence
+        number, payload."
+        """
+        if len(frames) == 3:
+            self.saw("KVW-ENV-001")
+            return
+        shown = " | ".join(frame[:HEX_BYTES].hex() or "(empty)" for frame in frames)
+        self.broke(
+            "KVW-ENV-001",
+            "three frames: topic, sequence number, payload",
+            f"{len(frames)} frames: {shown}",
+            Where(record=index, frame="message", offset=0, hex=b"".join(frames)[:HEX_BYTES].hex()),
+        )
+
+    @judge("KVW-ENV-002")
+    def one_topic(self, index: int, topic: bytes) -> None:
+        """KVW-ENV-002: "A publisher MUST send the same topic frame with every batch of a stream."
+
+        The first message is no witness: there is nothing to differ from.
+        """
+        if self.topic is None:
+            self.topic = topic
+        elif topic == self.topic:
+            self.saw("KVW-ENV-002")
+        else:
+            self.broke(
+                "KVW-ENV-002",
+                f"the topic {self.topic!r} of the messages before",
+                f"the topic {topic!r}",
+                at_record(index, "topic", topic),
+            )
+
+    @judge("KVW-ENV-003")
+    def declared_topic(self, index: int, topic: bytes) -> None:
+        """KVW-ENV-003: "A publisher MUST send the topic that it declares for the stream, byte for byte."
+
+        Without a declared topic there is no occasion to break it.
+        """
+        declared = self.context.stream.topic
+        if declared is None:
+            return
+        if topic == declared.encode():
+            self.saw("KVW-ENV-003")
+        else:
+            self.broke(
+                "KVW-ENV-003",
+                f"the declared topic {declared!r}",
+                f"the topic {topic!r}",
+                at_record(index, "topic", topic),
+            )
+
+    @judge("KVW-ENV-004")
+    def utf8_topic(self, index: int, topic: bytes) -> None:
+        """KVW-ENV-004: "A publisher MUST send a topic frame that is valid UTF-8 (it may be empty).""""
+        try:
+            topic.decode()
+        except UnicodeDecodeError as error:
+            self.broke("KVW-ENV-004", "a topic frame that is valid UTF-8", str(error), at_record(index, "topic", topic))
+        else:
+            self.saw("KVW-ENV-004")
+
+    @judge("KVW-ENV-005")
+    def number_frame(self, index: int, frame: bytes) -> None:
+        """KVW-ENV-005: "A publisher MUST send the sequence number as a frame of exactly 8 bytes, an unsigned integer
+        in big-endian order."
+
+        Byte order: the second number of a little-endian counter is already 2^56, and no publisher sends that many.
+
+        A number of 2^48 or more is therefore taken as little-endian when its reversal is small; at a million batches a
+        second an honest counter needs nine years to get there.
+        """
+        if len(frame) != 8:
+            self.broke(
+                "KVW-ENV-005",
+                "a frame of 8 bytes",
+                f"{len(frame)} bytes: {frame[:HEX_BYTES].hex() or '(empty)'}",
+                at_record(index, "sequence", frame),
+            )
+            return
+        big, little = int.from_bytes(frame, "big"), int.from_bytes(frame, "little")
+        if big >= 2**48 and little < 2**32:
+            self.broke(
+                "KVW-ENV-005",
+                f"{little.to_bytes(8, 'big').hex()}, the number {little} in big-endian order",
+                f"{frame.hex()}, which is {little} in little-endian order",
+                at_record(index, "sequence", frame),
+            )
+        elif big:
+            self.saw("KVW-ENV-005")
+
+    @judge("KVW-ENV-006")
+    def one_value(self, index: int, sequence: bytes, payload: bytes) -> None:
+        """KVW-ENV-006: "A publisher MUST send as payload exactly one well-formed msgpack value (every `str` in it
+        valid UTF-8) with no bytes after it."
+        """
+        number = int.from_bytes(sequence, "big") if len(sequence) == 8 else None
+        seen, offset = "", 0
+        if read_quickly(payload) is not None:
+            self.saw("KVW-ENV-006")
+            return
+        try:
+            node = walk(payload)
+        except WireError as error:
+            seen, offset = str(error), error.offset
+        else:
+            if node.end < len(payload):
+                seen, offset = f"{len(payload) - node.end} bytes after the value", node.end
+            elif (bad := node.first_bad_text()) is not None:
+                seen, offset = "a `str` that is not valid UTF-8", bad.start
+        if not seen:
+            self.saw("KVW-ENV-006")
+            return
+        self.broke(
+            "KVW-ENV-006",
+            "exactly one well-formed msgpack value and no bytes after it",
+            seen,
+            Where(
+                record=index,
+                number=None if number is None else str(number),
+                frame="payload",
+                offset=offset,
+                hex=payload[offset : offset + HEX_BYTES].hex(),
+            ),
+        )

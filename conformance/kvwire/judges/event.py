@@ -1,0 +1,284 @@
+"""Event: the map, its keys, and the values that one event shows by itself (spec/event.md)."""
+
+from __future__ import annotations
+
+from kvwire.events import Event, Flaw
+from kvwire.judges.area import Area, Context, at_batch, judge
+from kvwire.timeline import Batch, Incarnation
+from kvwire.trace import Record, Source
+
+U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
+SHORT_SALT = 6
+"""A salt shorter than this many characters may stand in a payload by chance."""
+
+
+class EventArea(Area):
+    """Reads every event of the timeline."""
+
+    name = "event"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.sizes: dict[int, tuple[int, int]] = {}
+        self.salts: set[bytes] = set()
+
+    def on_record(self, index: int, record: Record) -> None:
+        if record.source == Source.STIMULUS and record.event == "cache" and record.detail.get("salt"):
+            self.salts.add(str(record.detail["salt"]).encode())
+
+    def on_incarnation(self, incarnation: Incarnation) -> None:
+        self.sizes.clear()
+
+    def on_event(self, batch: Batch, event: Event) -> None:
+        flaws: dict[str, Flaw] = {}
+        for flaw in event.flaws:
+            flaws.setdefault(flaw.code, flaw)
+        self.tagged_map(batch, flaws.get("not-a-map") or flaws.get("untagged"))
+        self.string_keys(batch, event, flaws.get("key-not-string"))
+        self.keys_once(batch, event, flaws.get("key-twice"))
+        self.no_ext(batch, flaws.get("ext"))
+        if event.kind == "stored":
+            self._stored(batch, event, flaws)
+        if event.kind == "removed":
+            self.removed_keys(batch, event, flaws.get("missing-key"))
+        if event.kind in ("stored", "removed"):
+            self._hashes(batch, event, flaws)
+            self.medium(batch, event, flaws.get("medium"))
+            self.registered_medium(batch, event, flaws.get("medium"), flaws.get("medium-name"))
+        self.edition_key(event)
+        self.no_salt(batch, event)
+
+    def _plain(self, requirement: str, batch: Batch, flaw: Flaw | None) -> None:
+        if flaw is None:
+            self.saw(requirement)
+        else:
+            self.broke(requirement, flaw.expected, flaw.seen, at_batch(batch, flaw))
+
+    def _stored(self, batch: Batch, event: Event, flaws: dict[str, Flaw]) -> None:
+        self.stored_keys(batch, event, flaws.get("missing-key"))
+        if "token_ids" in event.keys:
+            self.token_range(batch, event, flaws.get("token"))
+            self.digest_tokens(event)
+            self.mm_keys(batch, event, flaws.get("mm-missing"))
+            if "block_hashes" in event.keys:
+                self.full_blocks(batch, flaws.get("length"))
+        if "block_size" in event.keys:
+            self.block_size(batch, event, flaws.get("block-size"))
+        self.plain_types(batch, flaws.get("type"))
+
+    def _hashes(self, batch: Batch, event: Event, flaws: dict[str, Flaw]) -> None:
+        if "block_hashes" not in event.keys:
+            return
+        self.integer_hashes(batch, flaws.get("hash-type"))
+        if "hash-type" in flaws:
+            return
+        if event.hashes:
+            self.signed_hashes(batch, event, flaws.get("hash-unsigned"))
+            self.no_zero(batch, flaws.get("hash-zero"))
+
+    # the map
+
+    @judge("KVW-EVT-001")
+    def tagged_map(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-001: "A publisher MUST send every event as a msgpack map with a key `type` whose value is a string.""""
+        self._plain("KVW-EVT-001", batch, flaw)
+
+    @judge("KVW-EVT-002")
+    def string_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-002: "A publisher MUST use msgpack `str` for every key of every map in a payload."
+
+        An array event has no keys of its own; a key inside one still counts.
+        """
+        if event.form == "map" or flaw is not None:
+            self._plain("KVW-EVT-002", batch, flaw)
+
+    @judge("KVW-EVT-003")
+    def keys_once(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-003: "A publisher MUST send each key of a map once.""""
+        if event.form == "map" or flaw is not None:
+            self._plain("KVW-EVT-003", batch, flaw)
+
+    @judge("KVW-EVT-004")
+    def no_ext(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-004: "A publisher MUST NOT send a msgpack ext type anywhere in a payload.""""
+        self._plain("KVW-EVT-004", batch, flaw)
+
+    @judge("KVW-EVT-005")
+    def stored_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-005: "A publisher MUST send all of the keys `block_hashes`, `parent_block_hash`, `token_ids`,
+        `block_size`, `lora_id`, `medium` and `lora_name` in every `BlockStored`, those whose value is nil
+        included."
+
+        Array events have slots, not keys: the sentence does not speak of them.
+        """
+        if event.form == "map":
+            self._plain("KVW-EVT-005", batch, flaw)
+
+    @judge("KVW-EVT-006")
+    def removed_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-006: "A publisher MUST send both keys `block_hashes` and `medium` in every `BlockRemoved`, a nil
+        `medium` included."
+        """
+        if event.form == "map":
+            self._plain("KVW-EVT-006", batch, flaw)
+
+    # hashes
+
+    @judge("KVW-EVT-007")
+    def integer_hashes(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-007: "A publisher MUST send every hash as a msgpack integer in −2^63…2^64−1: `block_hashes` as an
+        array of such integers, `parent_block_hash` as one or nil."
+        """
+        self._plain("KVW-EVT-007", batch, flaw)
+
+    @judge("KVW-EVT-008")
+    def signed_hashes(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-008: "A publisher SHOULD send hashes as signed 64-bit integers (none above 2^63−1)."
+
+        Only a hash whose top bit is set can show the sign; a small positive one is the same in both forms.
+        """
+        if flaw is None and any(value >= 2**63 for value in event.hashes):
+            self.saw("KVW-EVT-008")
+        elif flaw is not None:
+            self._plain("KVW-EVT-008", batch, flaw)
+
+    @judge("KVW-EVT-009")
+    def no_zero(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-009: "A publisher SHOULD NOT send a hash that is 0.""""
+        self._plain("KVW-EVT-009", batch, flaw)
+
+    # tokens
+
+    @judge("KVW-EVT-010")
+    def token_range(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-010: "A publisher MUST send `token_ids` as an array of integers in 0…2^32−1 (in 0…2^31−1 where the
+        stream hashes four-byte tokens, `/u32`), except the digest string of a multimodal item."
+        """
+        if flaw is None and self._algorithm(event) in U32_ALGORITHMS:
+            high = next((token for token in event.tokens if isinstance(token, int) and token >= 2**31), None)
+            if high is not None:
+                flaw = Flaw(
+                    "token",
+                    "token ids in 0…2147483647, since the stream hashes four-byte tokens",
+                    str(high),
+                    event.start,
+                    event.end,
+                )
+        self._plain("KVW-EVT-010", batch, flaw)
+
+    def _algorithm(self, event: Event) -> str | None:
+        return event.hash_algo or self.context.statement.algorithm
+
+    @judge("KVW-EVT-011")
+    def digest_tokens(self, event: Event) -> None:
+        """KVW-EVT-011: "A publisher MAY send the digest token of a multimodal item as a string of exactly 64
+        hexadecimal digits in `token_ids`."
+        """
+        self.saw("KVW-EVT-011", sum(1 for token in event.tokens if isinstance(token, bytes)))
+
+    @judge("KVW-EVT-012")
+    def mm_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-012: "A publisher MUST send `mm_keys`, with one list of `mm_key` maps per element of `block_hashes`,
+        in every `BlockStored` whose `token_ids` hold a digest string."
+        """
+        if not any(isinstance(token, bytes) for token in event.tokens):
+            return
+        if flaw is None and event.mm_keys is None:
+            flaw = Flaw(
+                "mm-shape",
+                "`mm_keys` with one list of `mm_key` maps per block hash",
+                "`mm_keys` of another shape",
+                event.start,
+                event.end,
+            )
+        elif flaw is None and event.mm_keys is not None and len(event.mm_keys) != len(event.hashes):
+            flaw = Flaw(
+                "mm-count",
+                f"one list per block hash, {len(event.hashes)}",
+                f"{len(event.mm_keys)} lists",
+                event.start,
+                event.end,
+            )
+        self._plain("KVW-EVT-012", batch, flaw)
+
+    @judge("KVW-EVT-013")
+    def full_blocks(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-013: "A publisher MUST announce full blocks only: in every `BlockStored`, `block_hashes` is not
+        empty and `token_ids` holds exactly `block_size` elements per hash."
+        """
+        self._plain("KVW-EVT-013", batch, flaw)
+
+    @judge("KVW-EVT-014")
+    def block_size(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-014: "A publisher MUST send `block_size` as a positive integer that stays the same for each group of
+        a stream within an incarnation."
+        """
+        size = event.block_size
+        if flaw is None and size is not None:
+            first, number = self.sizes.setdefault(event.group, (size, batch.number))
+            if size != first:
+                flaw = Flaw(
+                    "block-size",
+                    f"block_size {first}, as in number {number}",
+                    f"block_size {size}",
+                    event.start,
+                    event.end,
+                )
+        self._plain("KVW-EVT-014", batch, flaw)
+
+    # the rest
+
+    @judge("KVW-EVT-015")
+    def medium(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-015: "A publisher MUST send `medium` as a non-empty string or nil."
+
+        An absent key is a missing key (KVW-EVT-005, KVW-EVT-006) and no occasion here.
+        """
+        if "medium" in event.keys:
+            self._plain("KVW-EVT-015", batch, flaw)
+
+    @judge("KVW-EVT-016")
+    def registered_medium(self, batch: Batch, event: Event, malformed: Flaw | None, flaw: Flaw | None) -> None:
+        """KVW-EVT-016: "A publisher SHOULD send as `medium` one of `GPU`, `CPU`, `DISK`, `STORAGE`, `EXTERNAL`,
+        `REMOTE`, a name that begins with `x-`, or nil."
+        """
+        if "medium" in event.keys and malformed is None:
+            self._plain("KVW-EVT-016", batch, flaw)
+
+    @judge("KVW-EVT-018")
+    def edition_key(self, event: Event) -> None:
+        """KVW-EVT-018: "A publisher MAY add to an event the key `v` with the integer number of the edition that it
+        follows."
+        """
+        if "v" in event.keys:
+            self.saw("KVW-EVT-018")
+
+    @judge("KVW-EVT-019")
+    def no_salt(self, batch: Batch, event: Event) -> None:
+        """KVW-EVT-019: "A publisher MUST NOT put the clear text of a cache salt into an event."
+
+        Only salts that the harness itself used are looked for, so that a chance string is no failure.
+        """
+        if not self.salts:
+            return
+        where = event
+        if not event.end:
+            from kvwire.judges.area import located
+
+            where = located(batch, event)
+        chunk = batch.payload[where.start : where.end]
+        for salt in self.salts:
+            if len(salt) >= SHORT_SALT and salt in chunk:
+                offset = where.start + chunk.index(salt)
+                flaw = Flaw("salt", "no clear text of a cache salt", repr(salt.decode()), offset, offset + len(salt))
+                self._plain("KVW-EVT-019", batch, flaw)
+                return
+        self.saw("KVW-EVT-019")
+
+    @judge("KVW-EVT-021")
+    def plain_types(self, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-021: "A publisher MUST send `lora_id` as an integer or nil, `lora_name` as a string or nil, and,
+        where it sends them, `group_idx` and `kv_cache_spec_sliding_window` as non-negative integers or nil,
+        `kv_cache_spec_kind` and `hash_algo` as strings or nil."
+        """
+        self._plain("KVW-EVT-021", batch, flaw)

@@ -1,0 +1,216 @@
+"""From a trace to outcomes: every judge on every stream, and what becomes of its tallies.
+
+A function of the trace and the registry only, so that a live run and its recording get the same verdicts to the byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kvwire import timeline as timelines
+from kvwire.events import Event, Form
+from kvwire.judges import AREAS, TABLE
+from kvwire.judges.area import Area, Context
+from kvwire.registry import Profile, Registry, Requirement
+from kvwire.stimuli import Offer, offers, same_event
+from kvwire.timeline import Batch, Gap, Timeline
+from kvwire.trace import Header, Record, StreamInfo, Trace
+from kvwire.verdict import Outcome, Reason, Tally, Verdict
+
+LEGACY_EXEMPT = frozenset({"KVW-EVT-002", "KVW-EVT-003", "KVW-EVT-005", "KVW-EVT-006", "KVW-EVT-018", "KVW-HSH-009"})
+"""Sentences about map keys, which array events cannot break."""
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream, judged."""
+
+    stream: StreamInfo
+    timeline: Timeline
+    form: Form
+    events: dict[str, int]
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...]
+
+
+class _Offered:
+    """Tells which batches and events on the wire are what the harness offered."""
+
+    def __init__(self, offered: Sequence[Offer]) -> None:
+        self._by_ts = {offer.ts: offer for offer in offered}
+        self._events: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for offer in offered:
+            for event in offer.events:
+                self._events.setdefault(self._key(event), []).append(event)
+        self.any = bool(offered)
+        self.ours = 0
+        self.theirs = 0
+
+    @staticmethod
+    def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
+        hashes = event.get("block_hashes") or ()
+        return event.get("type"), tuple(value % 2**64 for value in hashes if isinstance(value, int))
+
+    def batch(self, batch: Batch) -> frozenset[str]:
+        """``ts`` when the harness stamped the batch."""
+        import struct
+
+        ts = batch.reading.ts
+        if ts is not None and struct.pack(">d", ts) in self._by_ts:
+            return frozenset({"ts"})
+        return frozenset()
+
+    def event(self, event: Event) -> frozenset[str]:
+        """``engine`` when the event is what was offered; anything else is the publisher's own."""
+        if not self.any:
+            return frozenset()
+        candidates = self._events.get((event.tag, event.hashes), [])
+        if any(same_event(offered, event) for offered in candidates):
+            self.ours += 1
+            return frozenset({"engine"})
+        self.theirs += 1
+        return frozenset()
+
+
+def records_of(trace: Trace, stream: str) -> list[tuple[int, Record]]:
+    """The records of one stream, with their indices in the trace; those of no stream belong to every one."""
+    return [(index, record) for index, record in enumerate(trace.records) if record.stream in ("", stream)]
+
+
+def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[int, Record]]) -> _Offered:
+    """Show everything to the judges, in the documented order."""
+    areas = list(areas)
+    for index, record in records:
+        for area in areas:
+            area.on_record(index, record)
+    offered = _Offered(offers(records))
+    for incarnation in context.timeline.incarnations:
+        for area in areas:
+            area.muted = frozenset()
+            area.on_incarnation(incarnation)
+        for step in incarnation.steps():
+            if isinstance(step, Gap):
+                for area in areas:
+                    area.on_gap(step)
+                continue
+            stamped = offered.batch(step)
+            for area in areas:
+                area.muted = stamped
+                area.on_batch(step)
+            for event in step.reading.events:
+                muted = stamped | offered.event(event)
+                for area in areas:
+                    area.muted = muted
+                    area.on_event(step, event)
+    for area in areas:
+        area.muted = frozenset()
+        area.finish()
+    return offered
+
+
+def judge_stream(
+    trace: Trace, stream: StreamInfo, registry: Registry, profile: Profile, only: frozenset[str] | None = None
+) -> Judged:
+    """Judge one stream of a trace by every publisher-binding sentence that has a judge."""
+    records = records_of(trace, stream.name)
+    timeline = timelines.build(records)
+    context = Context(header=trace.header, stream=stream, registry=registry, timeline=timeline)
+    areas = [area(context) for area in AREAS]
+    offered = run_areas(areas, context, records)
+    tallies: dict[str, Tally] = {}
+    for area in areas:
+        tallies.update(area.tallies)
+    form = _form(timeline)
+    outcomes = tuple(
+        outcome(requirement, stream.name, tallies.get(requirement.id, Tally()), trace.header, form, profile)
+        for requirement in registry.binding("publisher")
+        if requirement.id in TABLE and (only is None or requirement.id in only)
+    )
+    return Judged(
+        stream=stream,
+        timeline=timeline,
+        form=form,
+        events=_count(timeline),
+        outcomes=outcomes,
+        notes=_notes(timeline, offered),
+    )
+
+
+def _count(timeline: Timeline) -> dict[str, int]:
+    return dict(sorted(Counter(event.tag or "(untagged)" for _, _, event in timelines.events(timeline)).items()))
+
+
+def _form(timeline: Timeline) -> Form:
+    forms = {
+        batch.reading.form
+        for incarnation in timeline.incarnations
+        for batch in incarnation.batches
+        if batch.reading.events
+    }
+    if not forms:
+        return "none"
+    if len(forms) == 1:
+        return forms.pop()
+    for legacy in ("array-v", "array-s"):
+        if forms <= {"array", legacy}:
+            return legacy
+    return "mixed"
+
+
+def _notes(timeline: Timeline, offered: _Offered) -> tuple[str, ...]:
+    notes: list[str] = []
+    if offered.any:
+        notes.append(f"{offered.ours} events are what was offered, {offered.theirs} are the publisher's own")
+    unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
+    if unknown:
+        notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
+    return tuple(notes)
+
+
+def applicable(requirement: Requirement, header: Header) -> bool:
+    """Whether this run has the control that the sentence needs."""
+    have = {"passive", *header.can}
+    if any(stream.replay for stream in header.streams) or header.level == "replayable":
+        have.add("replayable")
+    return set(requirement.needs) <= have
+
+
+def outcome(
+    requirement: Requirement, stream: str, tally: Tally, header: Header, form: Form, profile: Profile
+) -> Outcome:
+    """The verdict of one tally: no witness is INCONCLUSIVE, never PASS."""
+
+    def verdict(value: Verdict, reason: str = "") -> Outcome:
+        return Outcome(
+            requirement=requirement.id,
+            stream=stream,
+            verdict=value,
+            witnesses=tally.witnesses,
+            violations=tally.violations,
+            reason=reason,
+            findings=tally.findings,
+            notes=tally.notes,
+        )
+
+    if requirement.id not in profile.ids:
+        return Outcome(
+            requirement=requirement.id, stream=stream, verdict=Verdict.NOT_APPLICABLE, reason=Reason.NOT_CLAIMED
+        )
+    if not applicable(requirement, header):
+        return Outcome(requirement=requirement.id, stream=stream, verdict=Verdict.NOT_APPLICABLE, reason=Reason.BEYOND)
+    if tally.violations:
+        return verdict(Verdict.FAIL if requirement.mandatory else Verdict.WARN)
+    if form in ("array", "array-v", "array-s") and requirement.id in LEGACY_EXEMPT:
+        return verdict(Verdict.NOT_APPLICABLE, Reason.LEGACY)
+    if tally.opened:
+        return verdict(Verdict.INCONCLUSIVE, tally.open_reason)
+    if tally.witnesses:
+        return verdict(Verdict.PASS)
+    if requirement.decided_by in header.sets:
+        return verdict(Verdict.NOT_APPLICABLE, Reason.OURS)
+    if requirement.level == "MAY":
+        return verdict(Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+    return verdict(Verdict.INCONCLUSIVE, "nothing was seen that could have broken it")

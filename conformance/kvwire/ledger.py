@@ -1,0 +1,152 @@
+"""What is resident on one stream, three-valued, for each (medium, group, hash).
+
+Everything is ``unknown`` before the first number unless the stream is known from 0. A hole whose content was not
+recovered makes everything unknown until an event about that key, a clear (which makes everything on the stream
+absent, under holes too), or a new incarnation. Judges speak only of what is known; unknown is no witness.
+Memory is O(resident), plus the keys touched since the last hole.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal, NamedTuple
+
+
+class State(enum.Enum):
+    """Whether a block is in the cache, as far as the stream tells."""
+
+    RESIDENT = "resident"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class Key(NamedTuple):
+    """Where a block is: medium (None: *unspecified*, equal to no other), group, and unsigned hash."""
+
+    medium: str | None
+    group: int
+    hash: int
+
+
+class Count(NamedTuple):
+    """How many stores without a removal a key has; ``exact`` is False when it was unknown when first stored."""
+
+    value: int
+    exact: bool
+
+
+class Ledger:
+    """The residency of one stream.
+
+    ``residency`` is ``set`` (a hash is in or out) or ``counted`` (stores and removes balance per hash).
+    """
+
+    def __init__(self, residency: Literal["set", "counted"] = "set") -> None:
+        self.counted = residency == "counted"
+        self._default = State.UNKNOWN
+        self._known: dict[Key, Count] = {}
+        """Count 0 is known to be absent; kept only while the default is unknown."""
+        self._places: dict[tuple[int, int], set[str | None]] = {}
+        """(group, hash) → the media that hold it."""
+        self._groups: dict[tuple[str | None, int], set[int]] = {}
+        """(medium, hash) → the groups that hold it."""
+
+    # what happens to the stream
+
+    def begin(self, *, origin_known: bool) -> None:
+        """A new incarnation: empty when its beginning was seen, else unknown."""
+        self._forget(State.ABSENT if origin_known else State.UNKNOWN)
+
+    def hole(self) -> None:
+        """Batches are missing and were not recovered: nothing is certain any more."""
+        self._forget(State.UNKNOWN)
+
+    def clear(self) -> None:
+        """``AllBlocksCleared``: everything on the stream is absent, under holes too."""
+        self._forget(State.ABSENT)
+
+    def _forget(self, default: State) -> None:
+        self._default = default
+        self._known.clear()
+        self._places.clear()
+        self._groups.clear()
+
+    def store(self, key: Key) -> State:
+        """Note a store; the state before it."""
+        before = self.state(key)
+        count = self._known.get(key)
+        if before is State.UNKNOWN:
+            self._set(key, Count(1, exact=False))
+        elif self.counted and count is not None:
+            self._set(key, Count(count.value + 1, count.exact))
+        else:
+            self._set(key, Count(1, exact=True))
+        return before
+
+    def remove(self, key: Key) -> State:
+        """Note a removal; the state before it."""
+        before = self.state(key)
+        count = self._known.get(key)
+        if self.counted and count is not None and count.value > 0:
+            if not count.exact:
+                self._drop(key)
+            elif count.value > 1:
+                self._set(key, Count(count.value - 1, exact=True))
+            else:
+                self._set(key, Count(0, exact=True))
+        elif self.counted and before is State.UNKNOWN:
+            self._drop(key)
+        else:
+            self._set(key, Count(0, exact=True))
+        return before
+
+    def _set(self, key: Key, count: Count) -> None:
+        place = (key.group, key.hash)
+        groups = (key.medium, key.hash)
+        if count.value:
+            self._known[key] = count
+            self._places.setdefault(place, set()).add(key.medium)
+            self._groups.setdefault(groups, set()).add(key.group)
+            return
+        self._drop(key)
+        if self._default is State.UNKNOWN:
+            self._known[key] = count
+
+    def _drop(self, key: Key) -> None:
+        self._known.pop(key, None)
+        media = self._places.get((key.group, key.hash), set())
+        media.discard(key.medium)
+        if not media:
+            self._places.pop((key.group, key.hash), None)
+        groups = self._groups.get((key.medium, key.hash), set())
+        groups.discard(key.group)
+        if not groups:
+            self._groups.pop((key.medium, key.hash), None)
+
+    # what is known
+
+    @property
+    def complete(self) -> bool:
+        """Whether every resident block is known: nothing before or between was missed."""
+        return self._default is State.ABSENT
+
+    def state(self, key: Key) -> State:
+        """The state of a block in one medium and group."""
+        count = self._known.get(key)
+        if count is None:
+            return self._default
+        return State.RESIDENT if count.value else State.ABSENT
+
+    def parent_state(self, group: int, block: int) -> State:
+        """Whether any medium of the group holds the block; absent only when that is certain."""
+        if self._places.get((group, block)):
+            return State.RESIDENT
+        return self._default
+
+    def groups_of(self, medium: str | None, block: int) -> frozenset[int]:
+        """The groups of a medium that hold the block."""
+        return frozenset(self._groups.get((medium, block), ()))
+
+    def resident(self) -> frozenset[Key]:
+        """Every block that is known to be resident."""
+        return frozenset(key for key, count in self._known.items() if count.value)
