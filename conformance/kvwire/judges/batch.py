@@ -43,20 +43,20 @@ class BatchArea(Area):
 
     @judge("KVW-BAT-001")
     def three_elements(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-BAT-001: "A publisher MUST send as batch a msgpack array of exactly three elements: `ts`, `events`,
-        rank."
+        """KVW-BAT-001: A publisher MUST send as batch a msgpack array of exactly three elements: `ts`, `events`,
+        rank.
         """
         self._plain("KVW-BAT-001", batch, flaw)
 
     @judge("KVW-BAT-002")
     def float64(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-BAT-002: "A publisher MUST send `ts` as a msgpack float64 (first byte `cb`).""""
+        """KVW-BAT-002: A publisher MUST send `ts` as a msgpack float64 (first byte `cb`)."""
         self._plain("KVW-BAT-002", batch, flaw)
 
     @judge("KVW-BAT-003")
     def seconds(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-BAT-003: "A publisher MUST send as `ts` a finite number of seconds since the Unix epoch (at least 0 and
-        below 10^11, so that milliseconds are told apart)."
+        """KVW-BAT-003: A publisher MUST send as `ts` a finite number of seconds since the Unix epoch (at least 0 and
+        below 10^11, so that milliseconds are told apart).
         """
         ts = batch.reading.ts
         if flaw is None and ts is not None and not 0 <= ts < MILLISECONDS:
@@ -65,8 +65,8 @@ class BatchArea(Area):
 
     @judge("KVW-BAT-004")
     def rising(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-BAT-004: "A publisher SHOULD keep `ts` non-decreasing from batch to batch within an incarnation of a
-        stream."
+        """KVW-BAT-004: A publisher SHOULD keep `ts` non-decreasing from batch to batch within an incarnation of a
+        stream.
         """
         ts = batch.reading.ts
         if flaw is not None or ts is None:
@@ -86,5 +86,5 @@ class BatchArea(Area):
 
     @judge("KVW-BAT-005")
     def events_array(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-BAT-005: "A publisher MUST send `events` as a msgpack array, which may be empty.""""
+        """KVW-BAT-005: A publisher MUST send `events` as a msgpack array, which may be empty."""
         self._plain("KVW-BAT-005", batch, flaw)

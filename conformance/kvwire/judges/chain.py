@@ -97,8 +97,8 @@ class Chain(Area):
 
     @judge("KVW-CHN-001")
     def nil_at_the_start(self, batch: Batch, event: Event) -> None:
-        """KVW-CHN-001: "A publisher MUST send nil as `parent_block_hash` if, and only if, the event begins with the
-        first block of a chain."
+        """KVW-CHN-001: A publisher MUST send nil as `parent_block_hash` if, and only if, the event begins with the
+        first block of a chain.
 
         Decided only for blocks whose tokens stand in a prompt of ours, at its head or behind it, not at both.
         """
@@ -127,8 +127,8 @@ class Chain(Area):
 
     @judge("KVW-CHN-002")
     def window_parent(self, batch: Batch, event: Event, parent: int) -> None:
-        """KVW-CHN-002: "A publisher MUST name as parent, in a window group, only a block that was stored in that group
-        since the last clear of the incarnation."
+        """KVW-CHN-002: A publisher MUST name as parent, in a window group, only a block that was stored in that group
+        since the last clear of the incarnation.
 
         A window may have freed the parent: that it was stored is enough, residency is not asked for.
         """
@@ -144,8 +144,8 @@ class Chain(Area):
 
     @judge("KVW-CHN-003")
     def resident_parent(self, batch: Batch, event: Event, parent: int) -> None:
-        """KVW-CHN-003: "A publisher MUST name as parent, in a full-attention group, only a block that is resident at
-        that moment in at least one medium of that group on the same stream."
+        """KVW-CHN-003: A publisher MUST name as parent, in a full-attention group, only a block that is resident at
+        that moment in at least one medium of that group on the same stream.
 
         Unknown parents (a late join, a hole) are no witness; absent ones are absent from every medium.
         """
@@ -162,8 +162,8 @@ class Chain(Area):
 
     @judge("KVW-CHN-004")
     def no_repeat(self, batch: Batch, event: Event) -> None:
-        """KVW-CHN-004: "A publisher MUST NOT let a hash occur twice in one chain, a block that names itself as parent
-        included."
+        """KVW-CHN-004: A publisher MUST NOT let a hash occur twice in one chain, a block that names itself as parent
+        included.
         """
         above: set[int] = set()
         at = event.parent

@@ -34,8 +34,8 @@ class Envelope(Area):
 
     @judge("KVW-ENV-001")
     def three_frames(self, index: int, frames: tuple[bytes, ...]) -> None:
-        """KVW-ENV-001: "A publisher MUST send every batch as one message of exactly three frames: topic, sequence
-        number, payload."
+        """KVW-ENV-001: A publisher MUST send every batch as one message of exactly three frames: topic, sequence
+        number, payload.
         """
         if len(frames) == 3:
             self.saw("KVW-ENV-001")
@@ -50,7 +50,7 @@ class Envelope(Area):
 
     @judge("KVW-ENV-002")
     def one_topic(self, index: int, topic: bytes) -> None:
-        """KVW-ENV-002: "A publisher MUST send the same topic frame with every batch of a stream."
+        """KVW-ENV-002: A publisher MUST send the same topic frame with every batch of a stream.
 
         The first message is no witness: there is nothing to differ from.
         """
@@ -68,7 +68,7 @@ class Envelope(Area):
 
     @judge("KVW-ENV-003")
     def declared_topic(self, index: int, topic: bytes) -> None:
-        """KVW-ENV-003: "A publisher MUST send the topic that it declares for the stream, byte for byte."
+        """KVW-ENV-003: A publisher MUST send the topic that it declares for the stream, byte for byte.
 
         Without a declared topic there is no occasion to break it.
         """
@@ -87,7 +87,7 @@ class Envelope(Area):
 
     @judge("KVW-ENV-004")
     def utf8_topic(self, index: int, topic: bytes) -> None:
-        """KVW-ENV-004: "A publisher MUST send a topic frame that is valid UTF-8 (it may be empty).""""
+        """KVW-ENV-004: A publisher MUST send a topic frame that is valid UTF-8 (it may be empty)."""
         try:
             topic.decode()
         except UnicodeDecodeError as error:
@@ -97,8 +97,8 @@ class Envelope(Area):
 
     @judge("KVW-ENV-005")
     def number_frame(self, index: int, frame: bytes) -> None:
-        """KVW-ENV-005: "A publisher MUST send the sequence number as a frame of exactly 8 bytes, an unsigned integer
-        in big-endian order."
+        """KVW-ENV-005: A publisher MUST send the sequence number as a frame of exactly 8 bytes, an unsigned integer
+        in big-endian order.
 
         Byte order: the second number of a little-endian counter is already 2^56, and no publisher sends that many.
 
@@ -126,8 +126,8 @@ class Envelope(Area):
 
     @judge("KVW-ENV-006")
     def one_value(self, index: int, sequence: bytes, payload: bytes) -> None:
-        """KVW-ENV-006: "A publisher MUST send as payload exactly one well-formed msgpack value (every `str` in it
-        valid UTF-8) with no bytes after it."
+        """KVW-ENV-006: A publisher MUST send as payload exactly one well-formed msgpack value (every `str` in it
+        valid UTF-8) with no bytes after it.
         """
         number = int.from_bytes(sequence, "big") if len(sequence) == 8 else None
         seen, offset = "", 0

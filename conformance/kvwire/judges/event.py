@@ -80,12 +80,12 @@ class EventArea(Area):
 
     @judge("KVW-EVT-001")
     def tagged_map(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-001: "A publisher MUST send every event as a msgpack map with a key `type` whose value is a string.""""
+        """KVW-EVT-001: A publisher MUST send every event as a msgpack map with a key `type` whose value is a string."""
         self._plain("KVW-EVT-001", batch, flaw)
 
     @judge("KVW-EVT-002")
     def string_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-002: "A publisher MUST use msgpack `str` for every key of every map in a payload."
+        """KVW-EVT-002: A publisher MUST use msgpack `str` for every key of every map in a payload.
 
         An array event has no keys of its own; a key inside one still counts.
         """
@@ -94,20 +94,20 @@ class EventArea(Area):
 
     @judge("KVW-EVT-003")
     def keys_once(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-003: "A publisher MUST send each key of a map once.""""
+        """KVW-EVT-003: A publisher MUST send each key of a map once."""
         if event.form == "map" or flaw is not None:
             self._plain("KVW-EVT-003", batch, flaw)
 
     @judge("KVW-EVT-004")
     def no_ext(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-004: "A publisher MUST NOT send a msgpack ext type anywhere in a payload.""""
+        """KVW-EVT-004: A publisher MUST NOT send a msgpack ext type anywhere in a payload."""
         self._plain("KVW-EVT-004", batch, flaw)
 
     @judge("KVW-EVT-005")
     def stored_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-005: "A publisher MUST send all of the keys `block_hashes`, `parent_block_hash`, `token_ids`,
+        """KVW-EVT-005: A publisher MUST send all of the keys `block_hashes`, `parent_block_hash`, `token_ids`,
         `block_size`, `lora_id`, `medium` and `lora_name` in every `BlockStored`, those whose value is nil
-        included."
+        included.
 
         Array events have slots, not keys: the sentence does not speak of them.
         """
@@ -116,8 +116,8 @@ class EventArea(Area):
 
     @judge("KVW-EVT-006")
     def removed_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-006: "A publisher MUST send both keys `block_hashes` and `medium` in every `BlockRemoved`, a nil
-        `medium` included."
+        """KVW-EVT-006: A publisher MUST send both keys `block_hashes` and `medium` in every `BlockRemoved`, a nil
+        `medium` included.
         """
         if event.form == "map":
             self._plain("KVW-EVT-006", batch, flaw)
@@ -126,14 +126,14 @@ class EventArea(Area):
 
     @judge("KVW-EVT-007")
     def integer_hashes(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-007: "A publisher MUST send every hash as a msgpack integer in −2^63…2^64−1: `block_hashes` as an
-        array of such integers, `parent_block_hash` as one or nil."
+        """KVW-EVT-007: A publisher MUST send every hash as a msgpack integer in −2^63…2^64−1: `block_hashes` as an
+        array of such integers, `parent_block_hash` as one or nil.
         """
         self._plain("KVW-EVT-007", batch, flaw)
 
     @judge("KVW-EVT-008")
     def signed_hashes(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-008: "A publisher SHOULD send hashes as signed 64-bit integers (none above 2^63−1)."
+        """KVW-EVT-008: A publisher SHOULD send hashes as signed 64-bit integers (none above 2^63−1).
 
         Only a hash whose top bit is set can show the sign; a small positive one is the same in both forms.
         """
@@ -144,15 +144,15 @@ class EventArea(Area):
 
     @judge("KVW-EVT-009")
     def no_zero(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-009: "A publisher SHOULD NOT send a hash that is 0.""""
+        """KVW-EVT-009: A publisher SHOULD NOT send a hash that is 0."""
         self._plain("KVW-EVT-009", batch, flaw)
 
     # tokens
 
     @judge("KVW-EVT-010")
     def token_range(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-010: "A publisher MUST send `token_ids` as an array of integers in 0…2^32−1 (in 0…2^31−1 where the
-        stream hashes four-byte tokens, `/u32`), except the digest string of a multimodal item."
+        """KVW-EVT-010: A publisher MUST send `token_ids` as an array of integers in 0…2^32−1 (in 0…2^31−1 where the
+        stream hashes four-byte tokens, `/u32`), except the digest string of a multimodal item.
         """
         if flaw is None and self._algorithm(event) in U32_ALGORITHMS:
             high = next((token for token in event.tokens if isinstance(token, int) and token >= 2**31), None)
@@ -171,15 +171,15 @@ class EventArea(Area):
 
     @judge("KVW-EVT-011")
     def digest_tokens(self, event: Event) -> None:
-        """KVW-EVT-011: "A publisher MAY send the digest token of a multimodal item as a string of exactly 64
-        hexadecimal digits in `token_ids`."
+        """KVW-EVT-011: A publisher MAY send the digest token of a multimodal item as a string of exactly 64
+        hexadecimal digits in `token_ids`.
         """
         self.saw("KVW-EVT-011", sum(1 for token in event.tokens if isinstance(token, bytes)))
 
     @judge("KVW-EVT-012")
     def mm_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-012: "A publisher MUST send `mm_keys`, with one list of `mm_key` maps per element of `block_hashes`,
-        in every `BlockStored` whose `token_ids` hold a digest string."
+        """KVW-EVT-012: A publisher MUST send `mm_keys`, with one list of `mm_key` maps per element of `block_hashes`,
+        in every `BlockStored` whose `token_ids` hold a digest string.
         """
         if not any(isinstance(token, bytes) for token in event.tokens):
             return
@@ -203,15 +203,15 @@ class EventArea(Area):
 
     @judge("KVW-EVT-013")
     def full_blocks(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-013: "A publisher MUST announce full blocks only: in every `BlockStored`, `block_hashes` is not
-        empty and `token_ids` holds exactly `block_size` elements per hash."
+        """KVW-EVT-013: A publisher MUST announce full blocks only: in every `BlockStored`, `block_hashes` is not
+        empty and `token_ids` holds exactly `block_size` elements per hash.
         """
         self._plain("KVW-EVT-013", batch, flaw)
 
     @judge("KVW-EVT-014")
     def block_size(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-014: "A publisher MUST send `block_size` as a positive integer that stays the same for each group of
-        a stream within an incarnation."
+        """KVW-EVT-014: A publisher MUST send `block_size` as a positive integer that stays the same for each group of
+        a stream within an incarnation.
         """
         size = event.block_size
         if flaw is None and size is not None:
@@ -230,7 +230,7 @@ class EventArea(Area):
 
     @judge("KVW-EVT-015")
     def medium(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-015: "A publisher MUST send `medium` as a non-empty string or nil."
+        """KVW-EVT-015: A publisher MUST send `medium` as a non-empty string or nil.
 
         An absent key is a missing key (KVW-EVT-005, KVW-EVT-006) and no occasion here.
         """
@@ -239,23 +239,23 @@ class EventArea(Area):
 
     @judge("KVW-EVT-016")
     def registered_medium(self, batch: Batch, event: Event, malformed: Flaw | None, flaw: Flaw | None) -> None:
-        """KVW-EVT-016: "A publisher SHOULD send as `medium` one of `GPU`, `CPU`, `DISK`, `STORAGE`, `EXTERNAL`,
-        `REMOTE`, a name that begins with `x-`, or nil."
+        """KVW-EVT-016: A publisher SHOULD send as `medium` one of `GPU`, `CPU`, `DISK`, `STORAGE`, `EXTERNAL`,
+        `REMOTE`, a name that begins with `x-`, or nil.
         """
         if "medium" in event.keys and malformed is None:
             self._plain("KVW-EVT-016", batch, flaw)
 
     @judge("KVW-EVT-018")
     def edition_key(self, event: Event) -> None:
-        """KVW-EVT-018: "A publisher MAY add to an event the key `v` with the integer number of the edition that it
-        follows."
+        """KVW-EVT-018: A publisher MAY add to an event the key `v` with the integer number of the edition that it
+        follows.
         """
         if "v" in event.keys:
             self.saw("KVW-EVT-018")
 
     @judge("KVW-EVT-019")
     def no_salt(self, batch: Batch, event: Event) -> None:
-        """KVW-EVT-019: "A publisher MUST NOT put the clear text of a cache salt into an event."
+        """KVW-EVT-019: A publisher MUST NOT put the clear text of a cache salt into an event.
 
         Only salts that the harness itself used are looked for, so that a chance string is no failure.
         """
@@ -277,8 +277,8 @@ class EventArea(Area):
 
     @judge("KVW-EVT-021")
     def plain_types(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-021: "A publisher MUST send `lora_id` as an integer or nil, `lora_name` as a string or nil, and,
+        """KVW-EVT-021: A publisher MUST send `lora_id` as an integer or nil, `lora_name` as a string or nil, and,
         where it sends them, `group_idx` and `kv_cache_spec_sliding_window` as non-negative integers or nil,
-        `kv_cache_spec_kind` and `hash_algo` as strings or nil."
+        `kv_cache_spec_kind` and `hash_algo` as strings or nil.
         """
         self._plain("KVW-EVT-021", batch, flaw)

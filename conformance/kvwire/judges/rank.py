@@ -31,7 +31,7 @@ class Rank(Area):
 
     @judge("KVW-RNK-001")
     def in_range(self, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-RNK-001: "A publisher MUST send the rank as an integer in 0…2^31−1, never nil.""""
+        """KVW-RNK-001: A publisher MUST send the rank as an integer in 0…2^31−1, never nil."""
         if flaw is None:
             self.saw("KVW-RNK-001")
         else:
@@ -39,7 +39,7 @@ class Rank(Area):
 
     @judge("KVW-RNK-002")
     def constant(self, batch: Batch, rank: int) -> None:
-        """KVW-RNK-002: "A publisher MUST send the same rank in every batch of a stream.""""
+        """KVW-RNK-002: A publisher MUST send the same rank in every batch of a stream."""
         if self.first is None:
             self.first = (rank, batch.number)
         elif rank == self.first[0]:
@@ -54,8 +54,8 @@ class Rank(Area):
 
     @judge("KVW-RNK-003")
     def declared(self, batch: Batch, rank: int) -> None:
-        """KVW-RNK-003: "A publisher MUST send as rank the rank whose cache the stream describes, as declared for the
-        stream."
+        """KVW-RNK-003: A publisher MUST send as rank the rank whose cache the stream describes, as declared for the
+        stream.
 
         Without a declared rank there is no occasion to break it.
         """

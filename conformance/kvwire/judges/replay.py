@@ -137,8 +137,8 @@ class Replay(Area):
 
     @judge("KVW-REP-001")
     def as_live(self, item: _Item, live: Live | None) -> None:
-        """KVW-REP-001: "A publisher MUST send each replayed batch as an empty delimiter followed by the topic,
-        sequence number and payload frames, byte for byte as they were sent live."
+        """KVW-REP-001: A publisher MUST send each replayed batch as an empty delimiter followed by the topic,
+        sequence number and payload frames, byte for byte as they were sent live.
 
         Compared with the live copy of the same incarnation; without one only the number of frames is judged.
         """
@@ -176,8 +176,8 @@ class Replay(Area):
 
     @judge("KVW-REP-002")
     def ascending(self, exchange: _Exchange) -> None:
-        """KVW-REP-002: "A publisher MUST answer a request for start S with retained batches numbered S or higher only,
-        in ascending order, each once."
+        """KVW-REP-002: A publisher MUST answer a request for start S with retained batches numbered S or higher only,
+        in ascending order, each once.
         """
         last: int | None = None
         for item in exchange.data:
@@ -201,8 +201,8 @@ class Replay(Area):
 
     @judge("KVW-REP-003")
     def one_end(self, exchange: _Exchange) -> None:
-        """KVW-REP-003: "A publisher MUST end the answer to a well-formed request with exactly one end marker: empty
-        delimiter, empty topic, eight bytes `ff`, payload."
+        """KVW-REP-003: A publisher MUST end the answer to a well-formed request with exactly one end marker: empty
+        delimiter, empty topic, eight bytes `ff`, payload.
         """
         ends = exchange.ends
         if len(ends) == 1 and ends[0].topic is not None and exchange.items[-1] is ends[0] and ends[0].topic == b"":
@@ -227,8 +227,8 @@ class Replay(Area):
 
     @judge("KVW-REP-004")
     def end_of_nothing(self, exchange: _Exchange) -> None:
-        """KVW-REP-004: "A publisher MUST answer a well-formed request for which it retains no batch (nothing retained,
-        or a start in the future) with the end marker."
+        """KVW-REP-004: A publisher MUST answer a well-formed request for which it retains no batch (nothing retained,
+        or a start in the future) with the end marker.
 
         Only requests for which nothing is retained, so that this and KVW-REP-003 fail apart.
         """
@@ -244,8 +244,8 @@ class Replay(Area):
 
     @judge("KVW-REP-014")
     def empty_marker(self, exchange: _Exchange) -> None:
-        """KVW-REP-014: "A publisher MUST NOT put a payload into the end marker unless it declares the extension
-        `end_payload`."
+        """KVW-REP-014: A publisher MUST NOT put a payload into the end marker unless it declares the extension
+        `end_payload`.
         """
         if "end_payload" in self.context.statement.extensions:
             return
@@ -262,8 +262,8 @@ class Replay(Area):
 
     @judge("KVW-REP-015")
     def declared_marker(self, exchange: _Exchange) -> None:
-        """KVW-REP-015: "A publisher that declares the extension `end_payload` MAY put the msgpack array of the oldest
-        and the newest retained sequence number into the payload of the end marker."
+        """KVW-REP-015: A publisher that declares the extension `end_payload` MAY put the msgpack array of the oldest
+        and the newest retained sequence number into the payload of the end marker.
         """
         if "end_payload" in self.context.statement.extensions:
             self.saw("KVW-REP-015", sum(1 for item in exchange.ends if item.payload))
@@ -272,16 +272,16 @@ class Replay(Area):
 
     @judge("KVW-REP-005")
     def no_data_for_odd_frames(self, exchange: _Exchange) -> None:
-        """KVW-REP-005: "A publisher MUST NOT answer with a batch a request of another frame count than delimiter and
-        start."
+        """KVW-REP-005: A publisher MUST NOT answer with a batch a request of another frame count than delimiter and
+        start.
         """
         if exchange.kind.startswith(OTHER_COUNT):
             self._no_data("KVW-REP-005", exchange)
 
     @judge("KVW-REP-006")
     def no_data_for_odd_fields(self, exchange: _Exchange) -> None:
-        """KVW-REP-006: "A publisher SHOULD NOT answer with a batch a request whose delimiter is not empty or whose
-        start is not 8 bytes long."
+        """KVW-REP-006: A publisher SHOULD NOT answer with a batch a request whose delimiter is not empty or whose
+        start is not 8 bytes long.
         """
         if not exchange.kind.startswith(OTHER_COUNT):
             self._no_data("KVW-REP-006", exchange)
@@ -300,7 +300,7 @@ class Replay(Area):
 
     @judge("KVW-REP-007")
     def next_is_served(self, malformed: _Exchange, exchange: _Exchange) -> None:
-        """KVW-REP-007: "A publisher MUST serve the next well-formed request after any malformed one.""""
+        """KVW-REP-007: A publisher MUST serve the next well-formed request after any malformed one."""
         if exchange.items:
             self.saw("KVW-REP-007")
         else:
@@ -313,7 +313,7 @@ class Replay(Area):
 
     @judge("KVW-REP-016")
     def marker_alone(self, exchange: _Exchange) -> None:
-        """KVW-REP-016: "A publisher MAY answer a malformed request with the end marker alone.""""
+        """KVW-REP-016: A publisher MAY answer a malformed request with the end marker alone."""
         if exchange.ends and not exchange.data:
             self.saw("KVW-REP-016")
 
@@ -341,8 +341,8 @@ class Replay(Area):
 
     @judge("KVW-REP-008")
     def complete(self, exchange: _Exchange, answer: Answer, asked: list[int], missing: list[int]) -> None:
-        """KVW-REP-008: "A publisher MUST send the end marker only after it has handed to the client, in order, every
-        requested batch that was retained at the time of the request and still is."
+        """KVW-REP-008: A publisher MUST send the end marker only after it has handed to the client, in order, every
+        requested batch that was retained at the time of the request and still is.
 
         A batch was retained if another answer holds it, since this one holds an older batch.
 
@@ -362,8 +362,8 @@ class Replay(Area):
 
     @judge("KVW-REP-013")
     def kept(self, exchange: _Exchange, answer: Answer, asked: list[int], missing: list[int]) -> None:
-        """KVW-REP-013: "A publisher MUST retain for replay every batch that it sent, empty ones included, until its
-        ring evicts it from the oldest end, and keep at least the newest."
+        """KVW-REP-013: A publisher MUST retain for replay every batch that it sent, empty ones included, until its
+        ring evicts it from the oldest end, and keep at least the newest.
 
         Only numbers above the oldest in the answer: what is older was evicted.
         """

@@ -103,8 +103,8 @@ class Residency(Area):
 
     @judge("KVW-RES-001")
     def no_duplicate(self, batch: Batch, event: Event, key: Key, before: State) -> None:
-        """KVW-RES-001: "A publisher MUST NOT, under set residency, store a hash that is already resident in that
-        medium and group."
+        """KVW-RES-001: A publisher MUST NOT, under set residency, store a hash that is already resident in that
+        medium and group.
         """
         if before is State.ABSENT:
             self.saw("KVW-RES-001")
@@ -118,8 +118,8 @@ class Residency(Area):
 
     @judge("KVW-RES-002")
     def no_orphan(self, batch: Batch, event: Event, key: Key, before: State) -> None:
-        """KVW-RES-002: "A publisher MUST NOT, under set residency, remove a hash that is not resident in that medium
-        and group."
+        """KVW-RES-002: A publisher MUST NOT, under set residency, remove a hash that is not resident in that medium
+        and group.
         """
         if before is State.RESIDENT:
             self.saw("KVW-RES-002")
@@ -133,9 +133,9 @@ class Residency(Area):
 
     @judge("KVW-RES-004")
     def balance(self, batch: Batch, event: Event, key: Key, before: State) -> None:
-        """KVW-RES-004: "A publisher MUST, under counted residency, keep stores and removals of each hash in a medium
+        """KVW-RES-004: A publisher MUST, under counted residency, keep stores and removals of each hash in a medium
         and group in balance: never more removals than stores since the last clear, and none left over once the
-        whole cache is cleared."
+        whole cache is cleared.
         """
         if before is State.RESIDENT:
             self.saw("KVW-RES-004")
@@ -149,8 +149,8 @@ class Residency(Area):
 
     @judge("KVW-EVT-017")
     def own_group(self, batch: Batch, event: Event, key: Key, before: State, elsewhere: list[int]) -> None:
-        """KVW-EVT-017: "A publisher MUST send a `BlockRemoved` with the group of the `BlockStored` that announced the
-        block (an absent `group_idx` is group 0)."
+        """KVW-EVT-017: A publisher MUST send a `BlockRemoved` with the group of the `BlockStored` that announced the
+        block (an absent `group_idx` is group 0).
 
         Broken only when another group of that medium is known to hold the hash and the named one does not.
         """
@@ -170,8 +170,8 @@ class Residency(Area):
 
     @judge("KVW-RES-003")
     def gone_is_announced(self, record: int, held: frozenset[int]) -> None:
-        """KVW-RES-003: "A publisher MUST announce by `BlockRemoved` or `AllBlocksCleared` that an announced block is
-        gone from a medium and group."
+        """KVW-RES-003: A publisher MUST announce by `BlockRemoved` or `AllBlocksCleared` that an announced block is
+        gone from a medium and group.
 
         The harness asks when the stream is drained, so that nothing announced is still under way.
         """
@@ -188,8 +188,8 @@ class Residency(Area):
 
     @judge("KVW-RES-005")
     def clear_is_whole(self, record: int, held: frozenset[int]) -> None:
-        """KVW-RES-005: "A publisher MUST send `AllBlocksCleared` only when every block that its stream announced, in
-        all media and all groups, is gone."
+        """KVW-RES-005: A publisher MUST send `AllBlocksCleared` only when every block that its stream announced, in
+        all media and all groups, is gone.
 
         A block that is stored again after a clear shows that it had gone; one still held shows that it had not.
         """
@@ -205,9 +205,9 @@ class Residency(Area):
 
     @judge("KVW-RES-006")
     def reset_visible(self, start: int, end: int | None, bound: str) -> None:
-        """KVW-RES-006: "A publisher MUST make a reset of the cache visible, by `AllBlocksCleared` or by the removal of
+        """KVW-RES-006: A publisher MUST make a reset of the cache visible, by `AllBlocksCleared` or by the removal of
         every resident block, within the declared bound `reset_visible_s` even when the engine is idle, and before
-        any later store."
+        any later store.
 
         The probe waits for the sight or the bound and says which; a store that comes first breaks it too.
         """

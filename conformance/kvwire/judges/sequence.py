@@ -60,8 +60,8 @@ class Sequence(Area):
 
     @judge("KVW-SEQ-003")
     def no_filled_hole(self, live: Live) -> None:
-        """KVW-SEQ-003: "A publisher MUST NOT fill a hole: within an incarnation no batch is sent live under a number
-        that is lower than one already sent and was not sent before."
+        """KVW-SEQ-003: A publisher MUST NOT fill a hole: within an incarnation no batch is sent live under a number
+        that is lower than one already sent and was not sent before.
 
         A late copy of a batch that another witness or a replay delivered is a duplicate and no filled hole.
         """
@@ -77,7 +77,7 @@ class Sequence(Area):
 
     @judge("KVW-SEQ-004")
     def no_reuse(self, live: Live) -> None:
-        """KVW-SEQ-004: "A publisher MUST NOT use a sequence number for two different batches within an incarnation.""""
+        """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
             self.saw("KVW-SEQ-004")
         elif live.arrival is Arrival.REUSED:
@@ -136,7 +136,7 @@ class Sequence(Area):
 
     @judge("KVW-SEQ-001")
     def first_zero(self) -> None:
-        """KVW-SEQ-001: "A publisher MUST give the first batch of a stream the sequence number 0."
+        """KVW-SEQ-001: A publisher MUST give the first batch of a stream the sequence number 0.
 
         Only the first life: later ones are KVW-SEQ-007's. A ring that may have evicted leaves it open.
         """
@@ -145,8 +145,8 @@ class Sequence(Area):
 
     @judge("KVW-SEQ-007")
     def zero_again(self, restart: int) -> None:
-        """KVW-SEQ-007: "A publisher MUST begin again at sequence number 0 in every new incarnation, whatever number
-        the last one reached."
+        """KVW-SEQ-007: A publisher MUST begin again at sequence number 0 in every new incarnation, whatever number
+        the last one reached.
         """
         after = [life for life in self.lives[1:] if life.batches and life.batches[0].record > restart]
         if after:
@@ -166,7 +166,7 @@ class Sequence(Area):
 
     @judge("KVW-SEQ-008")
     def leading_clear(self, incarnation: Incarnation) -> None:
-        """KVW-SEQ-008: "A publisher SHOULD send `AllBlocksCleared` as the first event of every incarnation.""""
+        """KVW-SEQ-008: A publisher SHOULD send `AllBlocksCleared` as the first event of every incarnation."""
         if not incarnation.origin_known:
             return
         for step in incarnation.steps():
@@ -210,8 +210,8 @@ class Sequence(Area):
 
     @judge("KVW-SEQ-002")
     def one_by_one(self, offered: tuple[Offer, ...]) -> None:
-        """KVW-SEQ-002: "A publisher MUST raise the sequence number by exactly one for every batch offered for
-        publication, including batches that it then drops."
+        """KVW-SEQ-002: A publisher MUST raise the sequence number by exactly one for every batch offered for
+        publication, including batches that it then drops.
 
         The k-th offer after another has a number k higher. An adapter that splits an offer leaves it open.
         """
@@ -242,8 +242,8 @@ class Sequence(Area):
 
     @judge("KVW-SEQ-009")
     def nothing_lost(self, offered: tuple[Offer, ...]) -> None:
-        """KVW-SEQ-009: "A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
-        capacity and that it could encode."
+        """KVW-SEQ-009: A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
+        capacity and that it could encode.
 
         Only a loss that a complete replay answer proves is the publisher's; any other missing batch stays open.
         """
