@@ -1,0 +1,59 @@
+"""``kvwire spec``: build, check and release the standard, inside a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kvwire import standard
+from kvwire.prose import Problem
+from kvwire.verdict import Exit
+
+
+def _folder() -> Path:
+    folder = standard.checkout()
+    if folder is None:
+        raise click.UsageError(
+            "this kvwire is an installed copy and its standard read-only: run `kvwire spec` in a checkout, installed "
+            "with `python -m pip install --editable .`"
+        )
+    return folder
+
+
+def _judges() -> dict[str, standard.Place]:
+    from kvwire.judges import TABLE
+
+    return standard.places(TABLE)
+
+
+def _end(problems: list[Problem], done: str) -> None:
+    for problem in problems:
+        click.echo(str(problem))
+    if problems:
+        click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", err=True)
+        raise click.exceptions.Exit(Exit.NOT_CONFORMANT)
+    click.echo(done)
+
+
+@click.group()
+def spec() -> None:
+    """Build, check and release the standard (in a checkout)."""
+
+
+@spec.command()
+def build() -> None:
+    """Write the registry, the lock file and the ceiling of pending ids."""
+    _end(standard.build(_folder()), "spec: built")
+
+
+@spec.command()
+def check() -> None:
+    """Find whatever does not fit together: prose, table, judges, lock, ceiling, profiles."""
+    _end(standard.check(_folder(), _judges()), "spec: everything fits together")
+
+
+@spec.command()
+def release() -> None:
+    """Freeze the edition; refused while any id is pending."""
+    _end(standard.release(_folder(), _judges()), "spec: edition frozen")
