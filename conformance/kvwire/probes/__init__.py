@@ -1,0 +1,1 @@
+"""The probes: attacks that act, wait and write into the trace. They judge nothing."""

@@ -1,0 +1,1 @@
+"""Reaching and driving a publisher: what stands after ``kvwire check``."""
