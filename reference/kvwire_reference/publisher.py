@@ -20,7 +20,7 @@ import zmq
 from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
 from kvwire_reference.endpoints import check_endpoints, parse
 from kvwire_reference.outlet import Counters
-from kvwire_reference.replay import Entry, Frames, ReplayLimits, ReplayServer, Ring
+from kvwire_reference.replay import Entry, Frames, ReplayCounters, ReplayLimits, ReplayServer, Ring
 from kvwire_reference.wire import AllBlocksCleared, Batch, encode, live_frames
 
 log = logging.getLogger(__name__)
@@ -98,6 +98,8 @@ class ZmqPublisher:
         self._deadline = math.inf
         self._last_offer = time.monotonic()
         self._last_ts = 0.0
+        self._gate: Gatekeeper | None = None
+        self._replay: ReplayServer | None = None
         self._replay_moved = False
         self._thread: threading.Thread | None = None
         if config.clear_first:
@@ -118,6 +120,11 @@ class ZmqPublisher:
         """What became of the batches so far, the leading clear and heartbeats included."""
         with self._lock:
             return Counters(self._next_number, self._sent, self._dropped, self._unencodable)
+
+    @property
+    def replay_counters(self) -> ReplayCounters:
+        """What became of the replay requests so far."""
+        return msgspec.structs.replace(self._replay.counters) if self._replay else ReplayCounters()
 
     def publish(self, batch: Batch) -> bool:
         """Offer a batch; return whether it was accepted. Never waits, whatever subscribers do.
@@ -196,8 +203,6 @@ class ZmqPublisher:
         self._context: Context = zmq.Context()
         self._poller = zmq.Poller()
         self._poller.register(self._alarm_heard, zmq.POLLIN)
-        self._gate: Gatekeeper | None = None
-        self._replay: ReplayServer | None = None
         self._files: list[Path] = []
         try:
             if self.config.curve is not None:
@@ -276,7 +281,9 @@ class ZmqPublisher:
 
     def _turn(self) -> None:
         """Do a bounded piece of everything, the live stream first."""
-        for _ in range(min(LIVE_PER_TURN, len(self._queue))):
+        for _ in range(LIVE_PER_TURN):
+            if self._stopped or not self._queue:
+                break
             self._send_next()
         self._replay_moved = self._replay is not None and self._replay.turn()
         if self._gate is not None:
