@@ -1,0 +1,314 @@
+"""The adapter of the reference, and of everything made from it: one loop over standard input (``kvwire.protocol``).
+
+Engine and publisher come from factories, so that a mutant is a subclass and a line. In the role ``cache`` the adapter
+runs prompts through the engine, which decides all there is to decide. In the role ``publish`` there is no engine: it
+offers the batches of the harness as they are, so that events and ``ts`` are the harness's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import msgspec
+import zmq
+
+from kvwire.projection import plain_event, read_float
+from kvwire.protocol import PROTOCOL, VERBS, Refused, Start, Unsupported
+from kvwire_reference.cache import CacheConfig, CacheEngine, MmItem
+from kvwire_reference.endpoints import IPC_PATH_MAX, EndpointError
+from kvwire_reference.hashing import ALGORITHMS, Token
+from kvwire_reference.outlet import Counters, Outlet
+from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
+from kvwire_reference.wire import Batch, Event
+
+Role = Literal["cache", "publish"]
+MakeEngine = Callable[[Outlet, CacheConfig], CacheEngine]
+MakePublisher = Callable[[PublisherConfig], ZmqPublisher]
+
+COMMON = ("hello", "start", "fault", "stats", "restart", "stop")
+CAN: Mapping[Role, tuple[str, ...]] = {
+    "cache": (*COMMON, "cache", "resident", "reset"),
+    "publish": (*COMMON, "publish"),
+}
+SETS: Mapping[Role, tuple[str, ...]] = {"cache": (), "publish": ("engine", "ts")}
+PATH_ROOM = len("/replay_dp2147483647")
+"""What a name in the private directory may add to its path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """What is served: who it is, how it hashes, and where its parts come from.
+
+    ``statement`` replaces fields of the reference's conformance statement.
+    """
+
+    name: str = "kvwire reference"
+    version: str = "1"
+    role: Role = "cache"
+    algorithm: str = "v2_sha256_64/u32"
+    multimodal: bool = False
+    make_engine: MakeEngine = CacheEngine
+    make_publisher: MakePublisher = ZmqPublisher
+    statement: Mapping[str, Any] = field(default_factory=dict)
+
+    def declare(self) -> dict[str, Any]:
+        """The conformance statement, with the defaults of a start that chooses nothing."""
+        publisher = PublisherConfig()
+        return {
+            "edition": "1",
+            "implementation": {"name": self.name, "version": self.version},
+            "form": "map",
+            "algorithm": self.algorithm,
+            "residency": "set",
+            "replay_form": "replay-topic",
+            "ring": publisher.ring,
+            "queue": publisher.max_queue,
+            "block_size": CacheConfig().block_size,
+            "bounds": {
+                "replay_clients": publisher.replay_limits.clients,
+                "replay_waiting": publisher.replay_limits.waiting_per_client,
+            },
+            **self.statement,
+        }
+
+
+class Adapter:
+    """Answers the verbs of the protocol for one publisher at a time."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self._directory: Path | None = None
+        self._config: PublisherConfig | None = None
+        self._cache_config = CacheConfig()
+        self._publisher: ZmqPublisher | None = None
+        self._engine: CacheEngine | None = None
+        self._last = Counters()
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out one request; raises Refused or Unsupported."""
+        verb = request.get("verb")
+        if verb not in VERBS or verb not in CAN[self.peer.role]:
+            raise Unsupported(str(verb))
+        handler: Callable[[Mapping[str, Any]], dict[str, Any]] = getattr(self, f"_{verb}")
+        return handler(request)
+
+    def close(self) -> None:
+        """Stop the publisher and leave nothing behind."""
+        self._shut_down()
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
+
+    # verbs
+
+    def _hello(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "protocol": PROTOCOL,
+            "implementation": self.peer.name,
+            "version": self.peer.version,
+            "statement": self.peer.declare(),
+            "can": list(CAN[self.peer.role]),
+            "sets": list(SETS[self.peer.role]),
+        }
+
+    def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        options = msgspec.convert({key: value for key, value in request.items() if key not in ("id", "verb")}, Start)
+        if options.curve is not None:
+            raise Refused("CURVE keys are not taken through this adapter")
+        if self._publisher is not None:
+            raise Refused("it runs already; stop it first")
+        self._config = self._publisher_config(options)
+        default = CacheConfig()
+        self._cache_config = CacheConfig(
+            block_size=options.block_size or default.block_size,
+            capacity=options.capacity or default.capacity,
+            algorithm=self.peer.algorithm,
+            multimodal=self.peer.multimodal,
+            max_entries=options.cap or default.max_entries,
+        )
+        return self._run()
+
+    def _publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        publisher = self._running()
+        projected = request["batch"]
+        try:
+            events = msgspec.convert([plain_event(event) for event in projected["events"]], tuple[Event, ...])
+            batch = Batch(read_float(projected["ts"]), events, projected["data_parallel_rank"])
+            began = time.monotonic_ns()
+            accepted = publisher.publish(batch)
+            blocked = time.monotonic_ns() - began
+        except (msgspec.ValidationError, ValueError) as error:
+            raise Refused(f"this batch is not sent: {error}") from error
+        return {"accepted": accepted, "blocked_us": blocked // 1000}
+
+    def _cache(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        engine = self._running_engine()
+        tokens: list[Token] = [bytes.fromhex(t) if isinstance(t, str) else t for t in request["tokens"]]
+        lora = request.get("lora")
+        try:
+            cached = engine.insert(
+                tokens,
+                lora_id=None if lora is None else int(lora),
+                salt=request.get("salt"),
+                mm=[_mm_item(item) for item in request.get("mm", ())],
+            )
+        except (ValueError, TypeError) as error:
+            raise Refused(f"this prompt is not run: {error}") from error
+        engine.flush()
+        return {"cached_tokens": cached}
+
+    def _resident(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return {"hashes": [str(value) for value in self._running_engine().resident()]}
+
+    def _reset(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        engine = self._running_engine()
+        engine.reset()
+        engine.flush()
+        return {}
+
+    def _fault(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request.get("kind") != "encode":
+            raise Refused(f"the fault {request.get('kind')!r} cannot be caused; 'encode' can")
+        publisher = self._running()
+        publisher.publish(Batch(float("nan"), (), publisher.rank))
+        return {}
+
+    def _stats(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        counters = self._last if self._publisher is None else self._publisher.counters
+        return {"offered": counters.offered, "sent": counters.sent, "dropped": counters.dropped, "rss": _rss()}
+
+    def _restart(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._running()
+        self._shut_down()
+        return self._run()
+
+    def _stop(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._shut_down()
+        return {}
+
+    # the publisher
+
+    def _publisher_config(self, options: Start) -> PublisherConfig:
+        default = PublisherConfig()
+        rank = options.rank or 0
+        replay = options.replay
+        return PublisherConfig(
+            endpoint=self._private("live") if options.endpoint is None else options.endpoint,
+            replay_endpoint=self._private("replay") if replay is None else None if replay == "none" else replay,
+            topic=options.topic or "",
+            rank=rank,
+            world_size=rank + 1 if options.world is None else options.world,
+            ranks_per_host=1 if options.ranks_per_host is None else options.ranks_per_host,
+            max_queue=options.queue or default.max_queue,
+            send_mark=options.hwm or default.send_mark,
+            ring=options.ring or default.ring,
+        )
+
+    def _private(self, name: str) -> str:
+        """An ipc endpoint in a directory that only this user can enter."""
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="kvwire-"))
+            if len(os.fsencode(self._directory)) + PATH_ROOM > IPC_PATH_MAX:
+                self._directory.rmdir()
+                self._directory = Path(tempfile.mkdtemp(prefix="kvwire-", dir="/tmp"))
+        return f"ipc://{self._directory / name}"
+
+    def _run(self) -> dict[str, Any]:
+        """Begin a life: a publisher, and an engine with an empty cache."""
+        assert self._config is not None
+        try:
+            publisher = self.peer.make_publisher(self._config)
+            publisher.start()
+        except EndpointError as error:
+            raise Refused(str(error)) from error
+        except zmq.ZMQError as error:
+            places = f"{self._config.endpoint!r} or {self._config.replay_endpoint!r}"
+            raise Refused(f"{places} cannot be bound: {error}") from error
+        self._publisher = publisher
+        if self.peer.role == "cache":
+            self._engine = self.peer.make_engine(publisher, self._cache_config)
+        return {
+            "endpoint": publisher.endpoint,
+            "replay": publisher.replay_endpoint,
+            "topic": self._config.topic,
+            "rank": self._config.rank,
+        }
+
+    def _shut_down(self) -> None:
+        if self._publisher is not None:
+            self._publisher.shutdown()
+            self._last = self._publisher.counters
+        self._publisher = self._engine = None
+
+    def _running(self) -> ZmqPublisher:
+        if self._publisher is None:
+            raise Refused("nothing runs; start it first")
+        return self._publisher
+
+    def _running_engine(self) -> CacheEngine:
+        if self._engine is None:
+            raise Refused("nothing runs; start it first")
+        return self._engine
+
+
+def _mm_item(item: Mapping[str, Any]) -> MmItem:
+    runs = tuple((int(position), int(length)) for position, length in item["runs"])
+    return MmItem(bytes.fromhex(item["digest"]), runs, item.get("uuid"))
+
+
+def _rss() -> int:
+    """Resident memory of this process in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1]) if Path("/proc/self/statm").exists() else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def serve(peer: Peer, requests: IO[bytes] | None = None, answers: IO[bytes] | None = None) -> None:
+    """Answer requests until they end; by default those of standard input, on standard output.
+
+    What anything else writes to standard output goes to standard error from then on.
+    """
+    if answers is None:
+        answers = os.fdopen(os.dup(1), "wb", buffering=0)
+        os.dup2(2, 1)
+    encode = msgspec.json.Encoder().encode
+    adapter = Adapter(peer)
+    try:
+        for line in sys.stdin.buffer if requests is None else requests:
+            request = msgspec.json.decode(line)
+            answer: dict[str, Any]
+            try:
+                answer = {"ok": adapter.answer(request)}
+            except Unsupported as verb:
+                answer = {"unsupported": str(verb)}
+            except Refused as reason:
+                answer = {"refused": str(reason)}
+            answers.write(encode({"id": request["id"], **answer}) + b"\n")
+    finally:
+        adapter.close()
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every peer of ours takes."""
+    parser.add_argument("--role", choices=("cache", "publish"), default="cache")
+    parser.add_argument("--algorithm", choices=tuple(ALGORITHMS), default=Peer.algorithm)
+    parser.add_argument("--multimodal", action="store_true", help="announce blocks with digest tokens")
+
+
+def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The fields of ``Peer`` that the options chose."""
+    return {"role": arguments.role, "algorithm": arguments.algorithm, "multimodal": arguments.multimodal}
+
+
+def parse(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
+    """The options of a peer without others."""
+    parser = argparse.ArgumentParser(description=description)
+    options(parser)
+    return parser.parse_args(argv)
