@@ -151,7 +151,7 @@ class Consumer:
                 self.foreign += 1
 
     def _take_monitor(self) -> None:
-        while self._monitor.get(zmq.EVENTS) & zmq.POLLIN:
+        while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
             self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if not self._connected:

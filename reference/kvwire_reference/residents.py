@@ -4,6 +4,7 @@ One table per (algorithm, medium, group): hashes of different functions never me
 taken for another, and a removal touches the group that it names. Hashes are kept modulo 2^64.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -55,7 +56,8 @@ class Residents:
                 table.difference_update(hashes)
             else:
                 table.update(hashes)
-                self._block_sizes[event.group_idx or 0] = event.block_size
+                if event.block_size > 0:
+                    self._block_sizes[event.group_idx or 0] = event.block_size
                 self._settle(event)
 
     def tables(self) -> dict[Place, frozenset[int]]:
@@ -83,18 +85,10 @@ class Residents:
         nothing across tenants.
         """
         table = self._tables.get(Place(self.algorithm, medium, group))
-        if not table:
+        if not table or group not in self._block_sizes:
             return 0
         blocks, _ = hashing.split_blocks(tokens, self._block_sizes[group])
-        longest = 0
-        for function in self.functions():
-            count = 0
-            for state in hashing.hash_chain(function, blocks, lora_id=lora_id, salt_id=salt_id):
-                if state.hash not in table:
-                    break
-                count += 1
-            longest = max(longest, count)
-        return longest
+        return max((_covered(f, blocks, table, lora_id, salt_id) for f in self.functions()), default=0)
 
     def _settle(self, event: wire.BlockStored) -> None:
         """Narrow what the label may mean to what reproduces this root block, if anything does.
@@ -104,15 +98,31 @@ class Residents:
         functions = self.functions()
         if len(functions) < 2 or event.parent_block_hash is not None or not event.block_hashes:
             return
-        tokens = [bytes.fromhex(t) if isinstance(t, str) else t for t in event.token_ids[: event.block_size]]
-        claimed = wire.unsigned(event.block_hashes[0])
-        kept = tuple(f for f in functions if _root_hash(f, tokens, event.lora_id) == claimed)
+        kept = tuple(function for function in functions if _reproduces(function, event))
         if kept and self.algorithm is not None:
             self._functions[self.algorithm] = kept
 
 
-def _root_hash(function: hashing.Algorithm, tokens: list[hashing.Token], lora_id: int | None) -> int | None:
+def _covered(
+    function: hashing.Algorithm,
+    blocks: Sequence[Sequence[hashing.Token]],
+    table: set[int],
+    lora_id: int | None,
+    salt_id: int | None,
+) -> int:
+    count = 0
+    with contextlib.suppress(hashing.RangeError):  # a token that this function does not take ends the prefix
+        for state in hashing.hash_chain(function, blocks, lora_id=lora_id, salt_id=salt_id):
+            if state.hash not in table:
+                break
+            count += 1
+    return count
+
+
+def _reproduces(function: hashing.Algorithm, event: wire.BlockStored) -> bool:
+    tokens = event.token_ids[: event.block_size]
     try:
-        return function.next(function.root(lora_id), tokens).hash
-    except hashing.RangeError:
-        return None  # a token that this function does not take
+        block = [bytes.fromhex(token) if isinstance(token, str) else token for token in tokens]
+        return function.next(function.root(event.lora_id), block).hash == wire.unsigned(event.block_hashes[0])
+    except ValueError:
+        return False  # no digest, or a value that this function does not take

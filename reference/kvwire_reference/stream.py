@@ -45,13 +45,15 @@ class _Question:
     start: int
     expected: bytes | None
     """Payload that the batch `start` had here; `None` if nothing was applied yet."""
-    heard: int = -1
-    """Newest number known when the question was sent: every number below it had been offered by then."""
+    mixed: bool
+    """Whether what is held back may be of two incarnations: there was a disconnect."""
+    same: bool
+    """Whether what follows the last applied batch may be applied: it is of the same incarnation."""
     sent: bool = False
+    heard: int = -1
+    """Newest number held back when the question was sent: every number below it had been offered by then."""
     first: int | None = None
     newest: int = -1
-    same: bool = False
-    """Whether what follows the last applied batch may be applied: it is of the same incarnation."""
 
 
 @dataclass(slots=True)
@@ -90,8 +92,12 @@ class Stream:
         self._hold(number, payload)
 
     def disconnected(self) -> None:
-        """Note that the publisher went away: when it is back it may be another one."""
-        self._question = self._new_question()
+        """Note that the publisher went away: when it is back it may be another one.
+
+        What it had sent before may still arrive, but not after the next `ask` or `give_up`: the caller takes in
+        all that waits on the subscription first.
+        """
+        self._question = self._new_question(mixed=True)
 
     def replayed(self, number: int, payload: bytes) -> None:
         """Take a batch from the answer to the question that was sent last."""
@@ -162,16 +168,20 @@ class Stream:
         """Return the number to ask replay from, now; `None` if there is nothing to ask."""
         if self._question is None or self._question.sent:
             return None
+        self._unmix(self._question)
         self._question.sent = True
         self._question.heard = max(self._buffer, default=-1)
         return self._question.start
 
     def give_up(self) -> None:
         """Go on without an answer, as over a final hole: there is no replay, or it does not answer."""
+        if self._question is not None:
+            self._unmix(self._question)
+            if not self._question.same:
+                self.residents.forget()
         self._question = None
         self._unanswered = 0
         self.counters.given_up += 1
-        self.residents.forget()
         self._go_on(max(self._buffer, default=-1))
 
     # --- inside ---
@@ -179,9 +189,16 @@ class Stream:
     def _known(self, number: int) -> bytes | None:
         return self._recent.get(number, self._buffer.get(number))
 
-    def _new_question(self) -> _Question:
+    def _new_question(self, *, mixed: bool = False) -> _Question:
         expected = self._recent.get(self.last)
-        return _Question(max(self.last, 0), expected, same=expected is None)
+        return _Question(max(self.last, 0), expected, mixed=mixed, same=expected is None and not mixed)
+
+    def _unmix(self, question: _Question) -> None:
+        """Drop what was held back over a disconnect; where it is of this incarnation, the answer brings it again."""
+        if question.mixed:
+            self._buffer.clear()
+            question.mixed = False
+            question.same = question.expected is None
 
     def _restart(self) -> None:
         self.counters.restarts += 1
@@ -189,7 +206,8 @@ class Stream:
         self._recent.clear()
         self._buffer.clear()
         self.last = -1
-        self._question = self._new_question()
+        mixed = self._question is not None and self._question.mixed  # one of several, perhaps
+        self._question = self._new_question(mixed=mixed)
 
     def _hold(self, number: int, payload: bytes) -> None:
         self._buffer[number] = payload

@@ -1,0 +1,191 @@
+"""Tables of what is resident: places, functions by label, and prefixes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kvwire_reference import hashing as h
+from kvwire_reference.residents import Place, Residents
+from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event, MmKey, signed
+
+TOKENS = list(range(1000, 1012))
+DIGEST = bytes(range(32))
+
+
+def store(
+    algorithm: h.Algorithm, tokens: Sequence[h.Token], *, lora: int | None = None, salt: int | None = None, **more: Any
+) -> BlockStored:
+    """A chain of blocks of four tokens, hashed by `algorithm`, as one event."""
+    blocks, _ = h.split_blocks(tokens, 4)
+    states = h.hash_chain(algorithm, blocks, lora_id=lora, salt_id=salt)
+    fields: dict[str, Any] = {"medium": "GPU", "hash_algo": algorithm.label, **more}
+    return BlockStored(
+        block_hashes=tuple(signed(state.hash) for state in states if state.hash is not None),
+        parent_block_hash=None,
+        token_ids=tuple(t.hex() if isinstance(t, bytes) else t for t in tokens),
+        block_size=4,
+        lora_id=lora,
+        lora_name=None,
+        **fields,
+    )
+
+
+def taken(*events: Event, algorithm: str | None = None) -> Residents:
+    residents = Residents(algorithm)
+    residents.apply(Batch(0.0, events, 0))
+    return residents
+
+
+def plain(*values: int, medium: str | None = "GPU", **more: Any) -> BlockStored:
+    return BlockStored(
+        block_hashes=values,
+        parent_block_hash=7,
+        token_ids=(1,) * len(values),
+        block_size=1,
+        lora_id=None,
+        medium=medium,
+        lora_name=None,
+        **more,
+    )
+
+
+def gone(*values: int, medium: str | None = "GPU", **more: Any) -> BlockRemoved:
+    return BlockRemoved(block_hashes=values, medium=medium, **more)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([plain(1, 2), gone(1)], {(None, "GPU", 0): {2}}),
+        ([plain(-1), gone(2**64 - 1)], {}),
+        ([plain(1), gone(1, medium="CPU")], {(None, "GPU", 0): {1}}),
+        ([plain(1), gone(1, medium="gpu")], {(None, "GPU", 0): {1}}),
+        ([plain(1), gone(1, medium=None)], {(None, "GPU", 0): {1}}),
+        ([plain(1, medium=None), gone(1, medium=None)], {}),
+        ([plain(1, medium="x-tape")], {(None, "x-tape", 0): {1}}),
+        ([plain(1), plain(1, medium="CPU"), gone(1)], {(None, "CPU", 0): {1}}),
+        ([plain(1, group_idx=1), gone(1)], {(None, "GPU", 1): {1}}),
+        ([plain(1, group_idx=1), gone(1, group_idx=1)], {}),
+        ([plain(1), gone(1, group_idx=0)], {}),
+        ([plain(1, group_idx=1), plain(2, medium="CPU"), AllBlocksCleared()], {}),
+        ([AllBlocksCleared(), plain(1)], {(None, "GPU", 0): {1}}),
+        ([gone(5)], {}),
+        ([plain(1, hash_algo="a"), plain(2, hash_algo="b")], {("a", "GPU", 0): {1}, ("b", "GPU", 0): {2}}),
+        ([plain(1, hash_algo="a"), gone(1)], {}),
+    ],
+)
+def test_places(events: list[Event], expected: dict[Any, set[int]]) -> None:
+    assert taken(*events).tables() == {Place(*place): frozenset(table) for place, table in expected.items()}
+
+
+def test_what_is_absent_is_known_only_when_complete() -> None:
+    residents = taken(plain(1))
+    known = [residents.complete]
+    residents.apply(Batch(0.0, (AllBlocksCleared(), plain(2)), 0))
+    known.append(residents.complete)
+    residents.forget()
+    assert residents.tables() == {}
+    known.append(residents.complete)
+    residents.begin()
+    known.append(residents.complete)
+    assert known == [False, True, False, True]
+
+
+@pytest.mark.parametrize("label", h.ALGORITHMS)
+def test_prefix_by_announced_function(label: str) -> None:
+    algorithm = h.ALGORITHMS[label]
+    residents = taken(store(algorithm, TOKENS))
+    assert residents.functions() == h.candidates(label)
+    assert residents.prefix([*TOKENS, 1, 2], "GPU") == 3
+    assert residents.prefix([*TOKENS[:4], 9, *TOKENS[5:]], "GPU") == 1
+    assert residents.prefix(TOKENS[:3], "GPU") == 0
+    assert residents.prefix(TOKENS, "CPU") == residents.prefix(TOKENS, None) == 0
+    assert residents.prefix(TOKENS, "GPU", group=1) == 0
+    assert residents.prefix(TOKENS, "GPU", lora_id=0) == residents.prefix(TOKENS, "GPU", salt_id=0) == 0
+
+
+@pytest.mark.parametrize("label", h.ALGORITHMS)
+def test_prefix_in_a_scope(label: str) -> None:
+    residents = taken(store(h.ALGORITHMS[label], TOKENS, lora=7, salt=123))
+    assert residents.prefix(TOKENS, "GPU", lora_id=7, salt_id=123) == 3
+    assert residents.prefix(TOKENS, "GPU", lora_id=7) == 0
+    assert residents.prefix(TOKENS, "GPU") == 0
+
+
+@pytest.mark.parametrize("width", ["u32", "u64"])
+def test_a_bare_label_settles_on_the_width_that_reproduces_a_root_block(width: str) -> None:
+    function = h.ALGORITHMS[f"v2_sha256_64/{width}"]
+    salted = store(function, TOKENS, salt=5, hash_algo="v2_sha256_64")
+    residents = taken(salted)
+    assert len(residents.functions()) == 2
+    assert residents.prefix(TOKENS, "GPU", salt_id=5) == 3
+    residents.apply(Batch(0.0, (store(function, TOKENS, lora=0, hash_algo="v2_sha256_64"),), 0))
+    assert residents.functions() == (function,)
+    residents.apply(Batch(0.0, (salted,), 0))
+    assert residents.functions() == (function,)
+
+
+def test_a_bare_label_settles_on_tokens_that_one_width_does_not_take() -> None:
+    function = h.ALGORITHMS["v2_sha256_64/u64"]
+    residents = taken(store(function, [2**31, 1, 2, 3], hash_algo="v2_sha256_64"))
+    assert residents.functions() == (function,)
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_v1_settles_its_fallback_width_on_a_digest(width: int) -> None:
+    v1 = next(a for a in h.candidates("v1_block_key") if a.width == width)
+    residents = taken(store(v1, TOKENS))
+    assert len(residents.functions()) == 2
+    picture: list[h.Token] = [1, *h.digest_tokens(DIGEST, 4, 32000), 9, 9, 9]
+    event = store(v1, picture, mm_keys=((MmKey(DIGEST.hex(), 0),), (MmKey(DIGEST.hex(), 3),)))
+    residents.apply(Batch(0.0, (event,), 0))
+    assert residents.functions() == (v1,)
+    assert residents.prefix(picture, "GPU") == 2
+
+
+def test_a_declared_function_serves_until_one_is_announced() -> None:
+    u32, u64 = h.ALGORITHMS["v2_sha256_64/u32"], h.ALGORITHMS["v2_sha256_64/u64"]
+    residents = taken(store(u32, TOKENS, hash_algo=None), algorithm=u32.label)
+    assert residents.prefix(TOKENS, "GPU") == 3
+    residents.apply(Batch(0.0, (store(u64, TOKENS),), 0))
+    assert residents.algorithm == u64.label
+    assert residents.prefix(TOKENS, "GPU") == 3
+    assert {place.algorithm for place in residents.tables()} == {u32.label, u64.label}
+
+
+@pytest.mark.parametrize("label", [None, "opaque", "v2_sha256", "x-sglang-sha256"])
+def test_an_unknown_function_matches_no_prompt(label: str | None) -> None:
+    residents = taken(store(h.ALGORITHMS["v1_block_key"], TOKENS, hash_algo=label))
+    assert residents.functions() == ()
+    assert residents.prefix(TOKENS, "GPU") == 0
+    assert sum(map(len, residents.tables().values())) == 3
+
+
+def test_odd_events_do_no_harm() -> None:
+    """A consumer meets what a publisher must not send: no tokens, a block size of 0, no hashes."""
+    odd = store(h.ALGORITHMS["v2_sha256_64/u32"], TOKENS, hash_algo="v2_sha256_64")
+    for size, tokens, hashes in (
+        (0, (), (1,)),
+        (4, (), (1,)),
+        (4, (1,), ()),
+        (-1, (1, 2), (1,)),
+        (1, ("no digest",), (1,)),
+        (1, ("abcd",), (1,)),
+        (1, (-1,), (1,)),
+    ):
+        event = BlockStored(
+            block_hashes=hashes,
+            parent_block_hash=None,
+            token_ids=tokens,
+            block_size=size,
+            lora_id=None,
+            medium="GPU",
+            lora_name=None,
+            hash_algo="v2_sha256_64",
+        )
+        residents = taken(event)
+        assert len(residents.functions()) == 2
+        assert residents.prefix(TOKENS, "GPU") == 0
+        residents.apply(Batch(0.0, (odd,), 0))
+        assert residents.prefix(TOKENS, "GPU") == 3
