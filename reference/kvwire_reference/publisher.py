@@ -69,7 +69,8 @@ class ZmqPublisher:
     """Publishes the batches of one rank over ZeroMQ. One object is one incarnation of a stream.
 
     Construction refuses what cannot work (`EndpointError`) and binds nothing; `start` binds. As a context
-    manager it is started and shut down.
+    manager it is started and shut down. `context`, its own and there once it is started, is where the clients
+    of an inproc endpoint must live; they close before it is shut down.
     """
 
     def __init__(self, config: PublisherConfig) -> None:
@@ -94,7 +95,7 @@ class ZmqPublisher:
         self._dropped = 0
         self._unencodable = 0
         self._stopped = False
-        self._alarmed = False
+        self._woken = False
         self._deadline = math.inf
         self._last_offer = time.monotonic()
         self._last_ts = 0.0
@@ -140,7 +141,7 @@ class ZmqPublisher:
             accepted = not self._stopped and len(self._queue) < self.config.max_queue
             if accepted:
                 self._queue.append((number, batch))
-                self._ring_alarm()
+                self._wake()
         if not accepted:
             self._count_drop(number, "the queue is full or the publisher stopped")
         return accepted
@@ -170,7 +171,7 @@ class ZmqPublisher:
             if not self._stopped:
                 self._deadline = time.monotonic() + timeout
                 self._stopped = True
-                self._ring_alarm()
+                self._wake()
         if self._thread is None:
             self._drop_rest()
         else:
@@ -182,11 +183,11 @@ class ZmqPublisher:
         self._next_number += 1
         return number
 
-    def _ring_alarm(self) -> None:
+    def _wake(self) -> None:
         """Wake the thread, by one byte at most; the lock is held. Nobody listens before `start`."""
-        if self._thread is not None and not self._alarmed:
-            self._alarmed = True
-            self._alarm.send(b"!")
+        if self._thread is not None and not self._woken:
+            self._woken = True
+            self._wake_sent.send(b"!")
 
     def _count_drop(self, number: int, why: str) -> None:
         with self._lock:
@@ -198,15 +199,15 @@ class ZmqPublisher:
     # Opening, by whoever starts it, and closing, by the thread
 
     def _open(self) -> None:
-        self._alarm, self._alarm_heard = socket.socketpair()
-        self._alarm.setblocking(False)
-        self._context: Context = zmq.Context()
+        self._wake_sent, self._wake_heard = socket.socketpair()
+        self._wake_sent.setblocking(False)
+        self.context: Context = zmq.Context()
         self._poller = zmq.Poller()
-        self._poller.register(self._alarm_heard, zmq.POLLIN)
+        self._poller.register(self._wake_heard, zmq.POLLIN)
         self._files: list[Path] = []
         try:
             if self.config.curve is not None:
-                self._gate = Gatekeeper(self._context, self.config.curve.allowed)
+                self._gate = Gatekeeper(self.context, self.config.curve.allowed)
                 self._poller.register(self._gate.socket, zmq.POLLIN)
             self._live = self._open_live()
             endpoint = self._bind(self._live, self.endpoint)
@@ -220,14 +221,14 @@ class ZmqPublisher:
             raise
 
     def _open_live(self) -> Socket:
-        live = self._context.socket(zmq.PUB)
+        live = self.context.socket(zmq.PUB)
         live.set(zmq.LINGER, 0)
         live.set(zmq.SNDHWM, self.config.send_mark)
         live.set(zmq.MAXMSGSIZE, SUBSCRIPTION_BYTES)
         return live
 
     def _open_replay(self) -> ReplayServer:
-        router = self._context.socket(zmq.ROUTER)
+        router = self.context.socket(zmq.ROUTER)
         ReplayServer.prepare(router, self.config.replay_limits)
         return ReplayServer(router, self._ring, self.config.replay_limits)
 
@@ -243,9 +244,9 @@ class ZmqPublisher:
 
     def _close(self) -> None:
         """Close every socket, wait for those that linger, and leave no file of an ipc endpoint behind."""
-        self._context.destroy()
-        self._alarm.close()
-        self._alarm_heard.close()
+        self.context.destroy()
+        self._wake_sent.close()
+        self._wake_heard.close()
         for file in self._files:
             file.unlink(missing_ok=True)
 
@@ -266,9 +267,9 @@ class ZmqPublisher:
     def _wait(self) -> None:
         self._poller.poll(self._wait_ms())
         with self._lock:
-            if self._alarmed:
-                self._alarm_heard.recv(1)
-                self._alarmed = False
+            if self._woken:
+                self._wake_heard.recv(1)
+                self._woken = False
 
     def _wait_ms(self) -> int | None:
         if self._queue or self._replay_moved:

@@ -239,7 +239,7 @@ def test_a_start_that_fails_half_way_leaves_nothing_open() -> None:
         publisher = ZmqPublisher(config)
         with pytest.raises(zmq.ZMQError, match="in use"):
             publisher.start()
-        assert publisher._context.closed
+        assert publisher.context.closed
     publisher.start()
     assert publisher.replay_endpoint == taken
     publisher.shutdown()
@@ -288,6 +288,16 @@ def test_the_default_is_for_this_machine_only() -> None:
     publisher = ZmqPublisher(PublisherConfig())
     assert (publisher.endpoint, publisher.replay_endpoint) == ("tcp://127.0.0.1:5557", None)
     publisher.shutdown()
+
+
+def test_an_inproc_stream_is_heard_in_the_context_of_its_publisher() -> None:
+    with ZmqPublisher(PublisherConfig(endpoint="inproc://live", rank=1, world_size=2)) as publisher:
+        assert publisher.endpoint == "inproc://live_dp1"
+        subscriber = subscribe(publisher.context.socket, publisher)
+        number = publisher.counters.offered
+        publisher.publish(Batch(1.0, (), 1))
+        assert hear(subscriber).sequence == number
+        subscriber.close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
