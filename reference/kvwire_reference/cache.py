@@ -135,7 +135,7 @@ class CacheEngine:
 
     def resident(self) -> list[int]:
         """Unsigned hashes of the full, fully covered blocks in the cache, announced or not."""
-        return [block.hash for block in self._tree if self._is_whole(block)]
+        return [block.hash for block in self._tree if self._holds(block, self.target)]
 
     def announced(self) -> list[int]:
         """Unsigned hashes of the blocks that stand announced; without suppression, `resident`."""
@@ -182,22 +182,21 @@ class CacheEngine:
             path.append(block)
         self._tree.use(path)
 
-    def _is_whole(self, block: Block) -> bool:
-        return block.pages.get(self.target.id, 0) == self.config.block_size
-
     # Pages
+
+    def _holds(self, block: Block, life_cycle: LifeCycle) -> bool:
+        return block.pages.get(life_cycle.id, 0) == self.config.block_size
 
     def _reusable(self, path: Sequence[Block]) -> int:
         """How many blocks of `path` can be reused: every life cycle must still hold what its window sees."""
-        for depth in range(len(path), 0, -1):
-            if all(self._window_held(path[:depth], life_cycle) for life_cycle in self.config.life_cycles):
-                return depth
-        return 0
-
-    def _window_held(self, path: Sequence[Block], life_cycle: LifeCycle) -> bool:
-        size = self.config.block_size
-        first = 0 if life_cycle.window is None else max(0, len(path) * size - life_cycle.window) // size
-        return all(block.pages.get(life_cycle.id, 0) == size for block in path[first:])
+        reusable = 0
+        held = dict.fromkeys(self.config.life_cycles, 0)
+        for depth, block in enumerate(path, start=1):
+            for life_cycle in held:
+                held[life_cycle] = held[life_cycle] + 1 if self._holds(block, life_cycle) else 0
+            if all(run >= min(depth, one.span / self.config.block_size) for one, run in held.items()):
+                reusable = depth
+        return reusable
 
     def _cover(self, path: Sequence[Block], length: int, computed: int) -> None:
         """Give every life cycle the pages that its window sees, and tell the announcer what changed."""

@@ -167,15 +167,25 @@ def test_consecutive_removals_are_one_event_leaves_before_parents() -> None:
     assert len(cache) == 0
 
 
-def test_a_prompt_longer_than_the_cache_is_kept_as_far_as_it_fits() -> None:
-    cache = engine(capacity=2)
+@pytest.mark.parametrize("capacity", [1, 2])
+def test_a_prompt_longer_than_the_cache_is_kept_as_far_as_it_fits(capacity: int) -> None:
+    cache = engine(capacity=capacity)
     cache.insert([0, 0, 0, 0])
     cache.flush()
-    cache.insert([1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9])
-    assert len(cache) == 2
+    for _ in range(2):
+        cache.insert([1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9])
+    assert len(cache) == capacity
     removal, store = events(cache)
     assert len(removed(removal).block_hashes) == 1
-    assert stored(store).block_hashes == (BLOCK_1, BLOCK_2)
+    assert stored(store).block_hashes == (BLOCK_1, BLOCK_2)[:capacity]
+
+
+def test_a_scope_without_blocks_is_forgotten() -> None:
+    cache = engine(capacity=2)
+    for tenant in range(20):
+        cache.insert([1, 2, 3, 4], salt=str(tenant))
+    assert len(cache._scopes) == 2
+    assert cache.insert([1, 2, 3, 4], salt="19") == 4
 
 
 def test_a_reset_is_said_at_once_and_forgets_everything() -> None:
