@@ -22,6 +22,8 @@ from typing import Any, TextIO
 
 BLOCK_SIZE = 16
 """Tokens of a block, unless ``start`` says otherwise: the constructor wants it."""
+TOPIC = "kv-events"
+"""The topic unless asked otherwise; the constructor's default is empty, which would hide a wrong frame."""
 STATEMENT: dict[str, Any] = {
     "edition": "1",
     "profile": "core",
@@ -40,7 +42,7 @@ CARRIES = {
 """Per event, the fields of the standard for which the class has a parameter (the block size is its constructor's)."""
 IMPLIED: dict[str, tuple[Any, ...]] = {"medium": ("GPU",), "group_idx": (0,)}
 """Fields without a parameter, and the values that an engine's events of this class have all the same."""
-SHUTDOWN_S = 10.0
+SHUTDOWN_S = 5.0
 """How long the class's shutdown may take: it closes a socket that lingers for ever."""
 
 
@@ -86,7 +88,7 @@ class Adapter:
         self.config = {
             "zmq_endpoint": given.get("endpoint", f"ipc://{self.private}/events"),
             "kv_block_size": given.get("block_size", BLOCK_SIZE),
-            "topic": given.get("topic", ""),
+            "topic": given.get("topic", TOPIC),
         }
         return self.begin()
 

@@ -35,11 +35,13 @@ STATEMENT: dict[str, Any] = {
 }
 """What vLLM declares by its defaults. The hashes are the caller's, so no algorithm is declared."""
 
+TOPIC = "kv-events"
+"""The topic unless asked otherwise; vLLM's default is the empty one, which would hide a missing topic frame."""
 OPTIONS = {"queue": "max_queue_size", "hwm": "hwm", "ring": "buffer_steps", "topic": "topic"}
 """Options of ``start`` and the fields of vLLM's ``KVEventsConfig`` that take them."""
 DEPLOYMENT = {"world", "ranks_per_host", "block_size"}
 """Options that tell of the deployment: nothing in vLLM hands them to its publisher, and the events carry the last."""
-SHUTDOWN_S = 10.0
+SHUTDOWN_S = 5.0
 """How long to wait for a queue that was full when vLLM's shutdown was called."""
 NULLABLE = ("parent_block_hash", "lora_id", "medium", "lora_name")
 """Fields that vLLM's structs require and its engine fills with None."""
@@ -83,6 +85,7 @@ class Adapter:
         self.config = {
             "endpoint": given.get("endpoint", f"ipc://{self.private}/events"),
             "replay_endpoint": None if replay == "none" else replay,
+            "topic": TOPIC,
             **{field: given[option] for option, field in OPTIONS.items() if option in given},
         }
         self.rank = given.get("rank", 0)
