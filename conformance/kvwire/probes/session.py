@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from kvwire.probes.offers import Offers
 from kvwire.protocol import Driver, Start, Stats, Unsupported
 from kvwire.statement import Statement, Stream
 from kvwire.trace import Source
@@ -64,7 +65,8 @@ class Session:
         self.alive = alive
         self.limits = Limits() if limits is None else limits
         self.deadline = time.monotonic() + 3600 if deadline is None else deadline
-        self.seed = seed
+        rank = self.streams[0].rank or 0
+        self.offers = Offers(seed, statement.algorithm, self.block_size, rank)
         self._clients = 0
 
     @property
@@ -100,15 +102,16 @@ class Session:
 
     def wait(self, condition: Callable[[], bool], bound_s: float) -> bool:
         """Pump until the condition holds; False at the bound, the deadline or the target's death."""
-        end = time.monotonic() + min(bound_s, self.left())
         over = False
 
         def met() -> bool:
             nonlocal over
-            over = not condition() and self.left() <= 0
-            return over or condition()
+            if condition():
+                return True
+            over = self.left() <= 0
+            return over
 
-        return self.recorder.wait(met, max(0.0, end - time.monotonic())) and not over
+        return self.recorder.wait(met, bound_s) and not over
 
     def seen_by_all(self, stream: Stream, more_than: dict[str, int]) -> bool:
         """Whether every witness of a stream has delivered more messages than ``more_than`` says."""

@@ -1,0 +1,172 @@
+"""Publishers that break the envelope or the numbers: one small change each at the frame or at the number."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+
+from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
+from kvwire_reference.replay import Frames, Ring
+from kvwire_reference.wire import AllBlocksCleared, Batch
+
+
+class TwoFrames(ZmqPublisher):
+    """Leaves the topic frame out of live messages."""
+
+    def _send_live(self, frames: Frames) -> None:
+        super()._send_live(frames[1:])
+
+
+class TopicPerMessage(ZmqPublisher):
+    """Puts the parity of the number into the topic."""
+
+    def _frames(self, number: int, payload: bytes) -> Frames:
+        return [self._topic + b"/%d" % (number % 2), *super()._frames(number, payload)[1:]]
+
+
+class OtherTopic(ZmqPublisher):
+    """Sends another topic than the configured one."""
+
+    def _frames(self, number: int, payload: bytes) -> Frames:
+        return [self._topic + b"-other", *super()._frames(number, payload)[1:]]
+
+
+class TopicNotText(ZmqPublisher):
+    """Sends a topic that is not UTF-8."""
+
+    def _frames(self, number: int, payload: bytes) -> Frames:
+        return [b"\xff\xfe", *super()._frames(number, payload)[1:]]
+
+
+class LittleEndianNumber(ZmqPublisher):
+    """Writes the sequence number with its lowest byte first."""
+
+    def _frames(self, number: int, payload: bytes) -> Frames:
+        topic, sequence, rest = super()._frames(number, payload)
+        return [topic, sequence[::-1], rest]
+
+
+class TrailingByte(ZmqPublisher):
+    """Sends one byte after the payload's msgpack value."""
+
+    def _encode(self, batch: Batch) -> bytes:
+        return super()._encode(batch) + b"\x00"
+
+
+class FirstIsOne(ZmqPublisher):
+    """Counts from 1."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        self._skipped = False
+        super().__init__(config)
+
+    def _reserve(self) -> int:
+        if not self._skipped:
+            self._skipped = True
+            super()._reserve()
+        return super()._reserve()
+
+
+class SkipsNumbers(ZmqPublisher):
+    """Burns a number before every tenth batch, though nothing was offered."""
+
+    def _reserve(self) -> int:
+        if self._next_number % 10 == 9:
+            super()._reserve()
+        return super()._reserve()
+
+
+class FillsHoles(ZmqPublisher):
+    """Sends every fiftieth batch live only after the one that follows it."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        self._held: Frames | None = None
+        super().__init__(config)
+
+    def _send_live(self, frames: Frames) -> None:
+        if int.from_bytes(frames[1], "big") % 50 == 30:
+            self._held = frames
+            return
+        super()._send_live(frames)
+        if self._held is not None:
+            held, self._held = self._held, None
+            super()._send_live(held)
+
+
+class ReusesNumbers(ZmqPublisher):
+    """Sends every fortieth batch live under the number before its own."""
+
+    def _send_live(self, frames: Frames) -> None:
+        number = int.from_bytes(frames[1], "big")
+        if number % 40 == 20:
+            frames = [frames[0], (number - 1).to_bytes(8, "big"), frames[2]]
+        super()._send_live(frames)
+
+
+class FallsBack(ZmqPublisher):
+    """Sets its number back by half, once, at number 60, and begins a new ring."""
+
+    _fallen = False
+
+    def _reserve(self) -> int:
+        if self._next_number == 60 and not self._fallen:
+            self._fallen = True
+            self._next_number = 30
+        return super()._reserve()
+
+    def _remember(self, number: int, frames: Frames) -> None:
+        if number <= self._ring.newest:
+            self._ring = Ring(self.config.ring)
+            if self._replay is not None:
+                self._replay._ring = self._ring  # noqa: SLF001 - the ring is one for both
+        super()._remember(number, frames)
+
+
+class Loses(ZmqPublisher):
+    """Loses every third batch after it took its number; a clear is let through."""
+
+    def _send_next(self) -> None:
+        number, batch = self._queue[0]
+        if number % 3 == 2 and not any(isinstance(event, AllBlocksCleared) for event in batch.events):
+            self._queue.popleft()
+            self._sent += 1
+            return
+        super()._send_next()
+
+
+class LosesWithoutAHole(ZmqPublisher):
+    """Loses every tenth batch before it takes a number, so that nobody can see it; a clear is let through."""
+
+    _turns: itertools.count[int] | None = None
+
+    def publish(self, batch: Batch) -> bool:
+        if self._turns is None:
+            self._turns = itertools.count(1)
+        clear = any(isinstance(event, AllBlocksCleared) for event in batch.events)
+        if next(self._turns) % 10 == 0 and not clear:
+            return True
+        return super().publish(batch)
+
+
+_carried: list[int] = [0]
+"""The next number of the life before, in this process."""
+
+
+class GoesOnAfterRestart(ZmqPublisher):
+    """Carries the number over into the next incarnation."""
+
+    _begun = False
+
+    def _reserve(self) -> int:
+        if not self._begun:
+            self._begun = True
+            self._next_number = _carried[0]
+        number = super()._reserve()
+        _carried[0] = self._next_number
+        return number
+
+
+def without_clear(config: PublisherConfig) -> ZmqPublisher:
+    """The reference, which does not begin a stream with ``AllBlocksCleared``."""
+    return ZmqPublisher(msgspec.structs.replace(config, clear_first=False))

@@ -1,0 +1,22 @@
+"""All probes, in the order in which a run takes those that apply."""
+
+from __future__ import annotations
+
+from kvwire.probes import live, replay, reset, restart, stop, workload
+from kvwire.probes.session import Probe, Session
+
+PROBES: tuple[Probe, ...] = (
+    live.PROBE,
+    workload.PROMPTS,
+    workload.BATCHES,
+    replay.PROBE,
+    reset.PROBE,
+    restart.PROBE,
+    stop.SANITY,
+    stop.STOP,
+)
+
+
+def plan(session: Session) -> tuple[Probe, ...]:
+    """The probes for which the run can do what they need, in order."""
+    return tuple(probe for probe in PROBES if probe.applies(session))

@@ -1,0 +1,189 @@
+"""Work for a publisher: prompts where there is an engine, batches where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from kvwire.probes.offers import Event, Offers
+from kvwire.probes.session import Probe, Session
+from kvwire.protocol import Refused, Unsupported
+
+ID_OFFSET = 262_144
+"""Where the ids of digest tokens begin: the reference's default, above every text token."""
+PREFIX_BLOCKS = 4
+LONG_BLOCKS = 8
+TURNOVER = 1.5
+"""How many times the capacity is filled, so that blocks are evicted."""
+UNKNOWN_CAPACITY = 512
+"""Blocks that are taken for the capacity where it is not known."""
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt: tokens (a digest token as its hex digits), reuse scope, multimodal items."""
+
+    tokens: Sequence[int | str]
+    lora: str | None = None
+    salt: str | None = None
+    mm: tuple[dict[str, Any], ...] = ()
+
+
+# prompts
+
+
+def prompts(offers: Offers) -> list[Prompt]:
+    """A mixed bag: shared prefixes, whole blocks and broken ones, repeats, reuse scopes, a multimodal item."""
+    size = offers.block_size
+    prefix = offers.tokens(PREFIX_BLOCKS)
+    plain = [prefix + offers.tokens(2, extra) for extra in (0, 0, 1, size - 1)]
+    plain += [prefix, prefix[:size], prefix[: size - 1], prefix + offers.tokens(1), plain[0] + offers.tokens(1)]
+    bag = [Prompt(tokens=tokens) for tokens in plain]
+    scoped = plain[0]
+    salts = [f"tenant-{offers.random.getrandbits(64):016x}" for _ in range(2)]
+    bag += [Prompt(tokens=scoped, salt=salt) for salt in salts]
+    bag += [Prompt(tokens=scoped, lora="7"), Prompt(tokens=scoped, lora=str(2**40 + 7), salt=salts[0])]
+    bag += [Prompt(tokens=plain[1], salt=salts[0]), bag[0], bag[2], multimodal(offers, prefix)]
+    return bag
+
+
+def multimodal(offers: Offers, prefix: Sequence[int]) -> Prompt:
+    """A prompt with an item that begins within a block and reaches over the next one."""
+    size = offers.block_size
+    digest = offers.random.randbytes(32).hex()
+    length = size + 1
+    before, after = offers.tokens(0, size - 1), offers.tokens(1, 2)
+    position = len(prefix) + len(before)
+    item = [digest, *range(ID_OFFSET + 1, ID_OFFSET + length)]
+    return Prompt(
+        tokens=[*prefix, *before, *item, *after],
+        mm=({"digest": digest, "runs": [[position, length]]},),
+    )
+
+
+class _Runner:
+    """Runs prompts; what the adapter refuses once is not asked again."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.refused: set[str] = set()
+
+    def run(self, prompt: Prompt) -> None:
+        driver = self.session.driver
+        assert driver is not None
+        features = {name for name in ("lora", "salt", "mm") if getattr(prompt, name)}
+        if features & self.refused:
+            return
+        try:
+            driver.cache(prompt.tokens, lora=prompt.lora, salt=prompt.salt, mm=prompt.mm)
+        except Refused:
+            if not features:
+                raise
+            self.refused |= features if len(features) == 1 else set()
+
+    def fill(self, blocks: int) -> None:
+        """Distinct prompts that together hold so many blocks."""
+        offers = self.session.offers
+        for index in range(min(-(-blocks // LONG_BLOCKS), self.session.limits.prompts)):
+            if self.session.left() <= 0:
+                return
+            self.run(Prompt(tokens=offers.tokens(LONG_BLOCKS, index % 3)))
+
+
+def run_prompts(session: Session) -> None:
+    """The mixed bag, enough others to evict it, the bag again; after a reset once more."""
+    driver = session.driver
+    assert driver is not None
+    runner = _Runner(session)
+    bag = prompts(session.offers)
+
+    def work() -> None:
+        for prompt in bag:
+            runner.run(prompt)
+
+    work()
+    runner.fill(int(TURNOVER * (session.start.capacity or UNKNOWN_CAPACITY)))
+    work()
+    if "reset" in driver.can:
+        driver.reset()
+        work()
+    _compare(session)
+
+
+def few_prompts(session: Session) -> None:
+    """A handful of prompts."""
+    runner = _Runner(session)
+    for prompt in prompts(session.offers)[:6]:
+        runner.run(prompt)
+
+
+def _compare(session: Session) -> None:
+    """When everything has been seen, ask the engine what it holds."""
+    session.settle()
+    driver = session.driver
+    if driver is not None and "resident" in driver.can:
+        try:
+            driver.resident()
+        except Unsupported:
+            return
+
+
+# batches
+
+
+def _steps(offers: Offers) -> tuple[Callable[[], list[Event]], ...]:
+    """The kinds of batches, in the order in which they come round."""
+    return (
+        lambda: [offers.root(3)],
+        lambda: [offers.extend(2)],
+        lambda: [offers.root(2, lora_id=7)],
+        lambda: [offers.extend(1), offers.root(1)],
+        list,
+        lambda: [offers.remove(2)],
+        lambda: [offers.root(1), offers.remove(1), offers.extend(4)],
+        lambda: [offers.again()],
+        lambda: [offers.remove(1), offers.again()],
+        lambda: [offers.extend(3)],
+    )
+
+
+def run_batches(session: Session) -> None:
+    """Stores, removals, a clear in the middle, empty batches; each batch is another one."""
+    publish(session, session.limits.batches)
+    session.settle()
+
+
+def publish(session: Session, count: int) -> None:
+    """Offer so many batches, with a clear in the middle."""
+    driver = session.driver
+    assert driver is not None
+    offers = session.offers
+    steps = _steps(offers)
+    for index in range(count):
+        if session.left() <= 0:
+            return
+        events = [offers.clear(), offers.root(1)] if index == count // 2 else steps[index % len(steps)]()
+        driver.publish(offers.batch(*events))
+
+
+def some(session: Session) -> None:
+    """A little work of whatever kind the adapter can do."""
+    if "publish" in session.can:
+        publish(session, 12)
+    elif "cache" in session.can:
+        few_prompts(session)
+
+
+PROMPTS = Probe(
+    name="prompts",
+    run=run_prompts,
+    needs=frozenset({"cache"}),
+    bounds="at most `prompts` prompts; what they cause is awaited for settle_s",
+)
+BATCHES = Probe(
+    name="batches",
+    run=run_batches,
+    needs=frozenset({"publish"}),
+    bounds="`batches` batches; they are awaited for settle_s",
+)
