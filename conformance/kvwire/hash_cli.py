@@ -1,0 +1,146 @@
+"""``kvwire hash``: the standard's algorithms on the command line, one JSON line per block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from kvwire_reference import hashing
+from kvwire_reference.hashing import Algorithm, ChainState, RangeError, Token
+
+ALGORITHMS = (*hashing.ALGORITHMS, "v2_sha256/u32", "v2_sha256/u64")
+"""What ``kvwire hash`` computes; ``v2_sha256`` is the full key, a label of the pull API and never a wire hash."""
+
+
+class HashedBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """One line: the 64-bit hash unsigned and as it stands on the wire (signed), and the full 256-bit key if known.
+
+    ``partial``: the block is not full. It has a hash, and is never announced on the wire.
+    """
+
+    block: int
+    tokens: list[int | str]
+    unsigned: str | None
+    signed: str | None
+    key: str | None
+    partial: bool
+
+
+def parse_tokens(text: str) -> list[Token]:
+    """Token ids separated by commas; a digest token is 64 hex digits.
+
+    Raises:
+        click.UsageError: when one is neither.
+    """
+    tokens: list[Token] = []
+    for word in text.replace(",", " ").split():
+        if len(word) == 64:
+            try:
+                tokens.append(bytes.fromhex(word))
+                continue
+            except ValueError:
+                pass
+        try:
+            tokens.append(int(word))
+        except ValueError:
+            raise click.UsageError(f"--tokens: {word!r} is neither an integer nor a digest of 64 hex digits") from None
+    if not tokens:
+        raise click.UsageError("--tokens: no token; give them as 1,2,3,4")
+    return tokens
+
+
+def _algorithm(name: str) -> Algorithm:
+    if name.startswith("v2_sha256/"):
+        return hashing.ALGORITHMS[name.replace("v2_sha256/", "v2_sha256_64/")]
+    return hashing.ALGORITHMS[name]
+
+
+def _start(
+    name: str, lora_id: int | None, salt_id: int | None, parent: int | None, parent_key: str | None
+) -> ChainState:
+    """The state before the first block.
+
+    Raises:
+        click.UsageError: when the parent does not fit the algorithm.
+    """
+    algorithm = _algorithm(name)
+    if parent is not None and parent_key is not None:
+        raise click.UsageError("--parent and --parent-key exclude each other")
+    if parent is not None:
+        if not algorithm.mixes:
+            raise click.UsageError(
+                f"--parent {parent}: {name} chains the parent's full 256-bit key, of which a 64-bit hash is a part; "
+                "give --parent-key with 64 hex digits, or all tokens from the first block on"
+            )
+        return hashing.join(parent, lora_id)
+    if parent_key is None:
+        return algorithm.root(lora_id, salt_id)
+    if algorithm.mixes:
+        raise click.UsageError(f"--parent-key: {name} chains the parent's 64-bit hash; give --parent with an integer")
+    if lora_id is not None or salt_id is not None:
+        raise click.UsageError("--parent-key holds the reuse scope already: leave out --lora-id and --salt")
+    try:
+        key = bytes.fromhex(parent_key)
+    except ValueError:
+        key = b""
+    if len(key) != hashing.KEY_BYTES:
+        raise click.UsageError(f"--parent-key: 64 hex digits, not {parent_key!r}")
+    return ChainState(None, key)
+
+
+def hashed(
+    name: str, tokens: list[Token], block_size: int, state: ChainState, *, truncated: bool
+) -> Iterator[HashedBlock]:
+    """Every block of the tokens, the trailing partial one included."""
+    algorithm = _algorithm(name)
+    full, rest = hashing.split_blocks(tokens, block_size)
+    blocks = [*full, rest] if rest else full
+    for index, block in enumerate(blocks):
+        state = algorithm.next(state, block)
+        value = state.hash if truncated else None
+        yield HashedBlock(
+            block=index,
+            tokens=[token.hex() if isinstance(token, bytes) else token for token in block],
+            unsigned=None if value is None else str(value),
+            signed=None if value is None else str(hashing.signed(value)),
+            key=None if (algorithm.mixes and not state.fallback) or state.key is None else state.key.hex(),
+            partial=len(block) < block_size,
+        )
+
+
+@click.command("hash")
+@click.argument("algorithm", type=click.Choice(ALGORITHMS), metavar="ALGORITHM")
+@click.option("--tokens", required=True, help="Token ids separated by commas; a digest token as 64 hex digits.")
+@click.option("--block-size", required=True, type=click.IntRange(min=1), help="Tokens of a block.")
+@click.option("--lora-id", type=int, help="LoRA id of the reuse scope, 0…2^64−1.")
+@click.option("--salt", help="Cache salt as text; its id is the first 8 bytes of its SHA-256, little-endian.")
+@click.option("--salt-id", type=int, help="Cache salt as an id, 0…2^64−1.")
+@click.option("--parent", type=int, help="64-bit hash of the block before (v1_block_key), signed or unsigned.")
+@click.option("--parent-key", help="256-bit key of the block before (v2), 64 hex digits.")
+def hash_command(
+    algorithm: str,
+    tokens: str,
+    block_size: int,
+    lora_id: int | None,
+    salt: str | None,
+    salt_id: int | None,
+    parent: int | None,
+    parent_key: str | None,
+) -> None:
+    """Hash tokens block by block; one JSON line per block.
+
+    ALGORITHM is one of v1_block_key, v2_sha256_64/u32, v2_sha256_64/u64, v2_sha256_low64/u32, v2_sha256_low64/u64,
+    v2_sha256/u32 and v2_sha256/u64.
+    """
+    if salt is not None and salt_id is not None:
+        raise click.UsageError("--salt and --salt-id exclude each other")
+    try:
+        scope = hashing.salt_id(salt) if salt is not None else salt_id
+        state = _start(algorithm, lora_id, scope, parent, parent_key)
+        truncated = not algorithm.startswith("v2_sha256/")
+        for block in hashed(algorithm, parse_tokens(tokens), block_size, state, truncated=truncated):
+            click.echo(msgspec.json.encode(block))
+    except RangeError as error:
+        raise click.UsageError(str(error)) from None

@@ -1,0 +1,1 @@
+"""Reports: functions of a result stream, and of nothing else."""

@@ -1,0 +1,130 @@
+"""One run: open a target, let the probes that apply write into a trace, close everything, and hand the trace over.
+
+Judging comes after, and is a function of the trace (``kvwire.conclusion``). Whatever goes wrong on the way stands in
+the trace; what was recorded is never lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from kvwire.probes.catalog import plan
+from kvwire.probes.session import Limits, Session
+from kvwire.protocol import AdapterError, Refused, Unsupported
+from kvwire.statement import Statement
+from kvwire.targets import LiveTarget, Opened
+from kvwire.trace import FORMAT, Header, Trace
+from kvwire.witness import Recorder, WitnessError
+
+DEADLINE_S = 120.0
+"""When a driven run ends at the latest; a run that listens ends this long after it has listened."""
+
+Progress = Callable[[str], None]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run is made. ``profile`` of None: what the target declares, else by what it shows."""
+
+    profile: str | None = None
+    limits: Limits = Limits()
+    deadline_s: float = DEADLINE_S
+    seed: int = 1
+
+
+def silent(_: str) -> None:
+    """Show no progress."""
+
+
+def default_profile(statement: Statement, *, replay: bool) -> str:
+    """What a target is held to unless the user says: its own claim, else ``replay`` where it has a replay socket."""
+    return statement.profile or ("replay" if replay else "core")
+
+
+def run(target: LiveTarget, settings: Settings | None = None, progress: Progress = silent) -> Trace:
+    """Run every probe that applies to a target and return the trace; ``interrupted`` when the user ended it."""
+    settings = settings or Settings()
+    recorder = Recorder()
+    opened: Opened | None = None
+    probes: list[str] = []
+    interrupted = False
+    try:
+        progress("reaching the target")
+        opened = target.open(recorder)
+        session = opened.session(
+            recorder,
+            limits=settings.limits,
+            deadline=time.monotonic() + settings.limits.listen_s + settings.deadline_s,
+            seed=settings.seed,
+        )
+        _probe(session, opened, probes, progress)
+    except KeyboardInterrupt:
+        interrupted = True
+    except (AdapterError, WitnessError) as error:
+        recorder.trouble(str(error))
+    finally:
+        _close(recorder, opened, progress)
+    return Trace(
+        header=_header(target, opened, tuple(probes), settings),
+        records=tuple(recorder.records),
+        interrupted=interrupted,
+    )
+
+
+def _probe(session: Session, opened: Opened, probes: list[str], progress: Progress) -> None:
+    """Run the probes in order; a refusal ends one probe, a broken adapter ends them all."""
+    for probe in plan(session):
+        if session.left() <= 0:
+            break
+        progress(f"probe {probe.name}")
+        probes.append(probe.name)
+        try:
+            probe(session)
+        except (Refused, Unsupported) as error:
+            session.trouble(f"probe {probe.name} could not be carried out: {error}", session.driven.name)
+        except AdapterError as error:
+            if opened.alive():
+                session.trouble(f"probe {probe.name}: {error}", session.driven.name)
+            break
+
+
+def _close(recorder: Recorder, opened: Opened | None, progress: Progress) -> None:
+    """End what was started; a second interrupt does not leave children behind."""
+    progress("closing")
+    try:
+        if opened is not None:
+            opened.close()
+    except KeyboardInterrupt:
+        if opened is not None:
+            opened.close()
+    finally:
+        recorder.close()
+
+
+def _header(target: LiveTarget, opened: Opened | None, probes: tuple[str, ...], settings: Settings) -> Header:
+    if opened is None:
+        return Header(
+            trace=FORMAT,
+            edition="1",
+            target=target.text,
+            level="passive",
+            profile=settings.profile or "core",
+            probes=probes,
+        )
+    replay = any(stream.replay for stream in opened.streams)
+    return Header(
+        trace=FORMAT,
+        edition=opened.statement.edition,
+        target=target.text,
+        level=opened.level,
+        can=opened.can,
+        sets=opened.sets,
+        profile=settings.profile or default_profile(opened.statement, replay=replay),
+        implementation=opened.implementation,
+        probes=probes,
+        life_from_start=opened.life_from_start,
+        statement=opened.statement,
+        streams=opened.infos,
+    )
