@@ -3,6 +3,9 @@
 What a message *means* is decided in `stream`; here are only the sockets. The order of things matters:
 
 * Replay is asked for only once the subscription's handshake has succeeded, so that nothing falls between.
+* Each connection gets a subscriber of its own. The end of a connection ends its subscriber, together with what it
+  still held, so that nothing an old publisher sent can arrive after it. (A subscriber left to reconnect by itself
+  mixes the two, and one that met a message beyond its size limit never reconnects at all.)
 * The monitor is drained after each message and before the message is believed: the I/O thread reports the end
   of a connection before it delivers anything of the next one.
 * Each question gets a DEALER of its own, so that what an older question left behind cannot be taken for its
@@ -26,6 +29,7 @@ Prepare: TypeAlias = Callable[[Socket], None]
 
 BURST: Final = 10_000
 """Messages taken from one socket before the others get their turn."""
+RECONNECT_S: Final = 0.1
 
 
 class Consumer:
@@ -57,6 +61,7 @@ class Consumer:
         self.stream = Stream(Residents(algorithm))
         self.foreign = 0
         """Messages that were not of this form, or had another topic."""
+        self._endpoint = endpoint
         self._replay = replay
         self._topic = topic
         self._reply_bound_s = reply_bound_s
@@ -65,16 +70,14 @@ class Consumer:
         self._prepare = prepare
         self._owned = context is None
         self._context: zmq.Context[Socket] = zmq.Context() if context is None else context
-        self._connected = endpoint.startswith("inproc://")  # no handshake to wait for, none to lose
+        self._connected = False
+        self._reconnect_at = 0.0
         self._deadline = 0.0
+        self._subscriber: Socket | None = None
+        self._monitor: Socket | None = None
         self._dealer: Socket | None = None
         self._poller = zmq.Poller()
-        self._subscriber = self._socket(zmq.SUB)
-        self._monitor = self._subscriber.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
-        self._monitor.linger = 0
-        self._poller.register(self._monitor, zmq.POLLIN)
-        self._subscriber.subscribe(topic)
-        self._subscriber.connect(endpoint)
+        self._subscribe()
 
     @property
     def residents(self) -> Residents:
@@ -94,9 +97,9 @@ class Consumer:
     def poll(self, timeout_s: float = 0.1) -> int:
         """Take in what has arrived, waiting at most `timeout_s` for the first of it; returns batches applied."""
         before = self.counters.applied
-        if self._dealer is not None:
-            timeout_s = min(timeout_s, self._deadline - time.monotonic())
-        self._poller.poll(max(0, round(timeout_s * 1000)))
+        if self._subscriber is None and time.monotonic() >= self._reconnect_at:
+            self._subscribe()
+        self._poller.poll(max(0, round(1000 * self._wait_s(timeout_s))))
         self._take_live()
         self._take_answer()
         self._ask()
@@ -104,12 +107,8 @@ class Consumer:
 
     def close(self) -> None:
         """Close all sockets at once, and the context if it is ours. May be called twice."""
-        if self._subscriber.closed:
-            return
+        self._unsubscribe()
         self._drop_dealer()
-        self._subscriber.disable_monitor()
-        self._monitor.close()
-        self._subscriber.close()
         if self._owned:
             self._context.term()  # every socket is closed without linger: this does not wait
 
@@ -134,11 +133,39 @@ class Consumer:
         self._poller.register(socket, zmq.POLLIN)
         return socket
 
+    def _wait_s(self, timeout_s: float) -> float:
+        if self._dealer is not None:
+            timeout_s = min(timeout_s, self._deadline - time.monotonic())
+        if self._subscriber is None:
+            timeout_s = min(timeout_s, self._reconnect_at - time.monotonic())
+        return timeout_s
+
+    def _subscribe(self) -> None:
+        self._subscriber = self._socket(zmq.SUB)
+        self._monitor = self._subscriber.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self._monitor.linger = 0
+        self._poller.register(self._monitor, zmq.POLLIN)
+        self._subscriber.subscribe(self._topic)
+        self._subscriber.connect(self._endpoint)
+        self._connected = self._endpoint.startswith("inproc://")  # no handshake to wait for, none to lose
+
+    def _unsubscribe(self) -> None:
+        self._connected = False
+        if self._subscriber is None or self._monitor is None:
+            return
+        self._subscriber.disable_monitor()
+        for socket in (self._monitor, self._subscriber):
+            self._poller.unregister(socket)
+            socket.close()
+        self._subscriber = self._monitor = None
+
     def _take_live(self) -> None:
         for _ in range(BURST):
+            if self._subscriber is None:
+                return
             frames = _receive(self._subscriber)
             self._take_monitor()
-            if frames is None:
+            if frames is None or self._subscriber is None:
                 return
             try:
                 message = wire.parse_live(frames)
@@ -151,11 +178,13 @@ class Consumer:
                 self.foreign += 1
 
     def _take_monitor(self) -> None:
-        while self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
-            self._connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            if not self._connected:
-                self.stream.disconnected()
+        while self._monitor is not None and self._monitor.poll(0):
+            if recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._connected = True
+                continue
+            self._unsubscribe()
+            self._reconnect_at = time.monotonic() + RECONNECT_S
+            self.stream.disconnected()
 
     def _ask(self) -> None:
         if not self._connected:

@@ -45,8 +45,6 @@ class _Question:
     start: int
     expected: bytes | None
     """Payload that the batch `start` had here; `None` if nothing was applied yet."""
-    mixed: bool
-    """Whether what is held back may be of two incarnations: there was a disconnect."""
     same: bool
     """Whether what follows the last applied batch may be applied: it is of the same incarnation."""
     sent: bool = False
@@ -94,10 +92,11 @@ class Stream:
     def disconnected(self) -> None:
         """Note that the publisher went away: when it is back it may be another one.
 
-        What it had sent before may still arrive, but not after the next `ask` or `give_up`: the caller takes in
-        all that waits on the subscription first.
+        Nothing that it sent before may be fed afterwards. What is held back is dropped, for it could not be told
+        from what the next one sends; where it is still true, the answer brings it again.
         """
-        self._question = self._new_question(mixed=True)
+        self._buffer.clear()
+        self._question = self._new_question()
 
     def replayed(self, number: int, payload: bytes) -> None:
         """Take a batch from the answer to the question that was sent last."""
@@ -168,17 +167,14 @@ class Stream:
         """Return the number to ask replay from, now; `None` if there is nothing to ask."""
         if self._question is None or self._question.sent:
             return None
-        self._unmix(self._question)
         self._question.sent = True
         self._question.heard = max(self._buffer, default=-1)
         return self._question.start
 
     def give_up(self) -> None:
         """Go on without an answer, as over a final hole: there is no replay, or it does not answer."""
-        if self._question is not None:
-            self._unmix(self._question)
-            if not self._question.same:
-                self.residents.forget()
+        if self._question is not None and not self._question.same:
+            self.residents.forget()
         self._question = None
         self._unanswered = 0
         self.counters.given_up += 1
@@ -189,16 +185,9 @@ class Stream:
     def _known(self, number: int) -> bytes | None:
         return self._recent.get(number, self._buffer.get(number))
 
-    def _new_question(self, *, mixed: bool = False) -> _Question:
+    def _new_question(self) -> _Question:
         expected = self._recent.get(self.last)
-        return _Question(max(self.last, 0), expected, mixed=mixed, same=expected is None and not mixed)
-
-    def _unmix(self, question: _Question) -> None:
-        """Drop what was held back over a disconnect; where it is of this incarnation, the answer brings it again."""
-        if question.mixed:
-            self._buffer.clear()
-            question.mixed = False
-            question.same = question.expected is None
+        return _Question(max(self.last, 0), expected, same=expected is None)
 
     def _restart(self) -> None:
         self.counters.restarts += 1
@@ -206,8 +195,7 @@ class Stream:
         self._recent.clear()
         self._buffer.clear()
         self.last = -1
-        mixed = self._question is not None and self._question.mixed  # one of several, perhaps
-        self._question = self._new_question(mixed=mixed)
+        self._question = self._new_question()
 
     def _hold(self, number: int, payload: bytes) -> None:
         self._buffer[number] = payload
