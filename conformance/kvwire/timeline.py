@@ -52,12 +52,14 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """One distinct batch of an incarnation.
 
-    ``record`` is the index of the first record that held it, ``seen_by`` every source that delivered it.
+    ``record`` is the index of the first record that held it, ``live`` that of the first live one (None: seen by replay
+    only), ``seen_by`` every source that delivered it.
     """
 
     number: int
     payload: bytes
     record: int
+    live: int | None = None
     seen_by: frozenset[str]
     reading: Reading
 
@@ -162,6 +164,7 @@ class _Life:
     def __init__(self) -> None:
         self.payloads: dict[int, bytes] = {}
         self.records: dict[int, int] = {}
+        self.live: dict[int, int] = {}
         self.seen_by: dict[int, set[str]] = {}
         self.doubtful: set[int] = set()
 
@@ -169,6 +172,8 @@ class _Life:
         if number not in self.payloads:
             self.payloads[number] = payload
             self.records[number] = record
+        if source in LIVE:
+            self.live.setdefault(number, record)
         self.seen_by.setdefault(number, set()).add(source)
 
 
@@ -352,6 +357,7 @@ class _Builder:
                 number=number,
                 payload=life.payloads[number],
                 record=life.records[number],
+                live=life.live.get(number),
                 seen_by=frozenset(life.seen_by[number]),
                 reading=read(life.payloads[number]),
             )

@@ -40,8 +40,9 @@ class Residency(Area):
             self.resets[-1] = (start, index, str(record.detail.get("bound_s", "")))
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        if incarnation.batches:
-            self._catch_up(incarnation.batches[0].record)
+        live = [batch.live for batch in incarnation.batches if batch.live is not None]
+        if live:
+            self._catch_up(min(live))
         self.ledger.begin(origin_known=incarnation.origin_known)
         self.cleared = frozenset()
 
@@ -50,7 +51,9 @@ class Residency(Area):
         self.cleared = frozenset()
 
     def on_batch(self, batch: Batch) -> None:
-        self._catch_up(batch.record)
+        """A snapshot was taken before the first batch that came live after it; replay tells nothing of that time."""
+        if batch.live is not None:
+            self._catch_up(batch.live)
 
     def _catch_up(self, record: int) -> None:
         while self.snapshots and self.snapshots[0][0] < record:
