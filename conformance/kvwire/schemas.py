@@ -20,6 +20,8 @@ from kvwire.registry import UnknownNameError
 
 URN = "urn:kvwire:1:"
 SUFFIX = ".schema.json"
+SHOWN = 240
+"""How many characters of a message are shown."""
 
 
 @functools.cache
@@ -40,14 +42,27 @@ def _validator(name: str) -> Draft202012Validator:
 
 def _nearest(error: ValidationError) -> ValidationError:
     """The error that says most: of several alternatives, one of the branch that fits best."""
+
+    def misfit(inners: list[ValidationError]) -> tuple[bool, bool, int]:
+        constant = any(inner.validator == "const" for inner in inners)
+        family = any(inner.validator == "type" and not inner.relative_path for inner in inners)
+        return constant, family, len(inners)
+
     while error.context:
         branches: dict[Any, list[ValidationError]] = defaultdict(list)
         for inner in error.context:
             branches[inner.schema_path[0]].append(inner)
-        error = min(
-            branches.values(), key=lambda inners: (any(inner.validator == "const" for inner in inners), len(inners))
-        )[0]
+        error = min(branches.values(), key=misfit)[0]
     return error
+
+
+def _line(error: ValidationError) -> str:
+    message = error.message
+    if error.validator == "pattern" and isinstance(error.schema, dict) and "$comment" in error.schema:
+        message = f"{error.instance!r} is not what it has to be: {error.schema['$comment']}"
+    if len(message) > SHOWN:
+        message = message[: SHOWN - 1] + "…"
+    return f"{error.json_path}: {message}"
 
 
 def validate(name: str, instance: Any) -> list[str]:
@@ -59,4 +74,4 @@ def validate(name: str, instance: Any) -> list[str]:
         UnknownNameError: when there is no such schema.
     """
     errors = sorted(_validator(name).iter_errors(instance), key=lambda error: error.json_path)
-    return [f"{error.json_path}: {error.message}" for error in map(_nearest, errors)]
+    return [_line(_nearest(error)) for error in errors]
