@@ -16,6 +16,7 @@ from kvwire.events import Event, Form
 from kvwire.judges import AREAS, TABLE
 from kvwire.judges.area import Area, Context
 from kvwire.registry import Profile, Registry, Requirement
+from kvwire.statement import Statement
 from kvwire.stimuli import Offer, offers, same_event
 from kvwire.timeline import Batch, Gap, Timeline
 from kvwire.trace import Header, Record, StreamInfo, Trace
@@ -125,7 +126,7 @@ def judge_stream(
         tallies.update(area.tallies)
     form = _form(timeline)
     outcomes = tuple(
-        outcome(requirement, stream.name, tallies.get(requirement.id, Tally()), trace.header, form, profile)
+        outcome(requirement, stream, tallies.get(requirement.id, Tally()), trace.header, form, profile)
         for requirement in registry.binding("publisher")
         if requirement.id in TABLE and (only is None or requirement.id in only)
     )
@@ -178,15 +179,41 @@ def applicable(requirement: Requirement, header: Header) -> bool:
     return set(requirement.needs) <= have
 
 
+WHEN_ANNOUNCED = frozenset({"KVW-HSH-003", "KVW-HSH-004", "KVW-HSH-007"})
+"""Sentences about what is announced in ``hash_algo``, for streams that announce anything."""
+
+
+def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Reason | None:
+    """Why a sentence without a witness does not speak of this stream; None when it does.
+
+    A sentence with a condition applies where the condition is declared, or seen (and then it has a witness).
+    """
+    match requirement:
+        case "KVW-ENV-003" if stream.topic is None:
+            return Reason.NOT_CLAIMED
+        case "KVW-RNK-003" if stream.rank is None:
+            return Reason.NOT_CLAIMED
+        case "KVW-RES-001" | "KVW-RES-002" if statement.residency == "counted":
+            return Reason.NOT_CLAIMED
+        case "KVW-RES-004" if statement.residency == "set":
+            return Reason.NOT_CLAIMED
+        case "KVW-CHN-002" if not any(group.window is not None for group in statement.groups):
+            return Reason.NOT_CLAIMED
+        case _ if requirement in WHEN_ANNOUNCED:
+            return Reason.NOT_USED
+        case _:
+            return None
+
+
 def outcome(
-    requirement: Requirement, stream: str, tally: Tally, header: Header, form: Form, profile: Profile
+    requirement: Requirement, stream: StreamInfo, tally: Tally, header: Header, form: Form, profile: Profile
 ) -> Outcome:
     """The verdict of one tally: no witness is INCONCLUSIVE, never PASS."""
 
     def verdict(value: Verdict, reason: str = "") -> Outcome:
         return Outcome(
             requirement=requirement.id,
-            stream=stream,
+            stream=stream.name,
             verdict=value,
             witnesses=tally.witnesses,
             violations=tally.violations,
@@ -197,10 +224,12 @@ def outcome(
 
     if requirement.id not in profile.ids:
         return Outcome(
-            requirement=requirement.id, stream=stream, verdict=Verdict.NOT_APPLICABLE, reason=Reason.NOT_CLAIMED
+            requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.NOT_CLAIMED
         )
     if not applicable(requirement, header):
-        return Outcome(requirement=requirement.id, stream=stream, verdict=Verdict.NOT_APPLICABLE, reason=Reason.BEYOND)
+        return Outcome(
+            requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.BEYOND
+        )
     if tally.violations:
         return verdict(Verdict.FAIL if requirement.mandatory else Verdict.WARN)
     if form in ("array", "array-v", "array-s") and requirement.id in LEGACY_EXEMPT:
@@ -213,4 +242,6 @@ def outcome(
         return verdict(Verdict.NOT_APPLICABLE, Reason.OURS)
     if requirement.level == "MAY":
         return verdict(Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+    if (reason := unclaimed(requirement.id, stream, header.statement)) is not None:
+        return verdict(Verdict.NOT_APPLICABLE, reason)
     return verdict(Verdict.INCONCLUSIVE, "nothing was seen that could have broken it")

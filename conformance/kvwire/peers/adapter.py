@@ -1,7 +1,8 @@
 """The adapter of the reference, and of everything made from it: one loop over standard input (``kvwire.protocol``).
 
 Engine and publisher come from factories, so that a mutant is a subclass and a line. In the role ``cache`` the adapter
-runs prompts through the engine, which decides all there is to decide. In the role ``publish`` there is no engine: it
+runs prompts through the engine, which decides all there is to decide; a batch that is offered beside it goes straight
+to the publisher. In the role ``publish`` there is no engine: it
 offers the batches of the harness as they are, so that events and ``ts`` are the harness's.
 """
 
@@ -36,7 +37,7 @@ MakePublisher = Callable[[PublisherConfig], ZmqPublisher]
 
 COMMON = ("hello", "start", "fault", "stats", "restart", "stop")
 CAN: Mapping[Role, tuple[str, ...]] = {
-    "cache": (*COMMON, "cache", "resident", "reset"),
+    "cache": (*COMMON, "publish", "cache", "resident", "reset"),
     "publish": (*COMMON, "publish"),
 }
 SETS: Mapping[Role, tuple[str, ...]] = {"cache": (), "publish": ("engine", "ts")}

@@ -59,11 +59,11 @@ def _throw(session: Session) -> bool:
     driver = session.driver
     assert driver is not None
     try:
-        if "publish" in driver.can:
-            driver.publish(session.offers.batch(session.offers.root(1)))
-            return True
         if "cache" in driver.can:
             driver.cache(session.offers.tokens(1))
+            return True
+        if "publish" in driver.can:
+            driver.publish(session.offers.batch(session.offers.root(1)))
             return True
     except Refused as refusal:
         session.trouble(f"a throwaway batch was refused: {refusal}", session.driven.name)
