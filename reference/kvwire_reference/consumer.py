@@ -2,14 +2,15 @@
 
 What a message *means* is decided in `stream`; here are only the sockets. The order of things matters:
 
-* Replay is asked for only once the subscription's handshake has succeeded, so that nothing falls between.
+* Replay is asked for only once the subscription's handshake has succeeded, so that nothing falls between
+  [KVW-SEQ-011]. What a publisher sends before it has read the subscription shows as a gap at its next batch.
 * Each connection gets a subscriber of its own. The end of a connection ends its subscriber, together with what it
   still held, so that nothing an old publisher sent can arrive after it. (A subscriber left to reconnect by itself
   mixes the two, and one that met a message beyond its size limit never reconnects at all.)
 * The monitor is drained after each message and before the message is believed: the I/O thread reports the end
   of a connection before it delivers anything of the next one.
 * Each question gets a DEALER of its own, so that what an older question left behind cannot be taken for its
-  answer. (REQ reads only the first message of an answer.)
+  answer. (REQ reads only the first message of an answer [KVW-REP-021].)
 """
 
 import time
@@ -37,9 +38,9 @@ class Consumer:
 
     `endpoint` and `replay` (or `None`) are that rank's own endpoints; `topic` is compared, not only subscribed
     to, because a subscription matches prefixes. `algorithm` is the hash label that the publisher declares, if
-    it announces none. `reply_bound_s` bounds the silence within an answer, `queue` the messages waiting here,
-    `max_message` their size in bytes and with it all that one batch may hold. `prepare` sets options on each
-    socket before it connects (CURVE keys, say). A `context` that is passed in is not ended here.
+    it announces none. `reply_bound_s` bounds the silence within an answer [KVW-REP-024], `queue` the messages
+    waiting here, `max_message` their size in bytes and with it all that one batch may hold. `prepare` sets options
+    on each socket before it connects (CURVE keys, say). A `context` that is passed in is not ended here.
 
     Not thread-safe. One thread may hold and poll several consumers.
     """

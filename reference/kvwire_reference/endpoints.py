@@ -1,8 +1,9 @@
 """Which endpoint a rank binds, and which endpoints are refused before any socket is opened.
 
-Every rank binds its own endpoints: `tcp://host:port` becomes port + global rank, `ipc://path` and
-`inproc://name` get the suffix `_dp<rank>` for every rank above 0. Refusals are decided for the whole
-deployment, never for one rank alone: a launch in which only some ranks come up is worse than none.
+Every rank binds its own endpoints: `tcp://host:port` becomes port + global rank [KVW-END-002], `ipc://path` and
+`inproc://name` get the suffix `_dp<rank>` for every rank above 0 [KVW-END-003]. Refusals [KVW-END-004…013] are
+decided for the whole deployment, never for one rank alone: a launch in which only some ranks come up is worse than
+none.
 """
 
 import ipaddress

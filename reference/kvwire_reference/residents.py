@@ -1,7 +1,8 @@
 """What a consumer knows to be resident on one stream, and how far a prompt is covered by it.
 
-One table per (algorithm, medium, group): hashes of different functions never meet, an unknown medium is never
-taken for another, and a removal touches the group that it names. Hashes are kept modulo 2^64.
+One table per (algorithm, medium, group): hashes of different functions never meet [KVW-HSH-012], an unknown medium
+is never taken for another [KVW-EVT-027], and a removal touches the medium and group that it names [KVW-RES-010].
+Hashes are kept modulo 2^64 [KVW-HSH-010].
 """
 
 import contextlib
@@ -47,7 +48,7 @@ class Residents:
         """Take in the events of a batch, in their order."""
         for event in batch.events:
             if isinstance(event, wire.AllBlocksCleared):
-                self.begin()  # nothing is resident, whatever was known before
+                self.begin()  # nothing is resident, whatever was known before [KVW-RES-011]
                 continue
             self.algorithm = event.hash_algo or self.algorithm
             table = self._tables.setdefault(Place(self.algorithm, event.medium, event.group_idx or 0), set())
@@ -91,7 +92,7 @@ class Residents:
         return max((_covered(f, blocks, table, lora_id, salt_id) for f in self.functions()), default=0)
 
     def _settle(self, event: wire.BlockStored) -> None:
-        """Narrow what the label may mean to what reproduces this root block, if anything does.
+        """Narrow what the label may mean to what reproduces this root block, if anything does [KVW-HSH-013].
 
         A root block in a salted scope reproduces under nothing, for the salt is not on the wire.
         """

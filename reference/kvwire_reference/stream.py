@@ -3,15 +3,17 @@
 Feed it what arrives. It holds batches back while a question to replay is open, splices the answer in, and
 decides between duplicate, hole and new incarnation:
 
-* A **gap** or a **disconnect** opens a question: replay from the last applied number, that one included.
-* The answer begins with the very batch that was last applied: same incarnation, and the splice goes on.
-* It begins with another batch of that number, or is the end marker alone: a **new incarnation**. So is a lower
-  number, live, unless it repeats a batch byte for byte: then it is a **duplicate**, and ignored. Replay is then
-  read again, from 0.
-* It begins above that number: the question stays open for ever, which is handled as a hole.
-* A hole that remains when the answer has ended is **final**: never asked for again, and nothing held is certain
-  any more. All is dropped, and the stream goes on behind it.
-* An answer without its end marker is incomplete and says nothing: ask again.
+* A **gap** or a **disconnect** opens a question: replay from the last applied number, that one included
+  [KVW-SEQ-012].
+* The answer begins with the very batch that was last applied: same incarnation, and the splice goes on
+  [KVW-SEQ-013].
+* It begins with another batch of that number, or is the end marker alone: a **new incarnation**, for which replay
+  is read from 0 [KVW-SEQ-014]. So is a lower number, live, unless it repeats a batch byte for byte: that is a
+  **duplicate**, and ignored [KVW-SEQ-015].
+* It begins above that number: the question stays open for ever, which is handled as a hole [KVW-SEQ-016].
+* A hole that remains when the answer has ended is **final**: never asked for again [KVW-SEQ-017], and nothing held
+  is certain any more [KVW-SEQ-018]. All is dropped, and the stream goes on behind it.
+* An answer without its end marker is incomplete and says nothing: ask again [KVW-REP-022].
 """
 
 from collections import OrderedDict

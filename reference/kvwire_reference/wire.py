@@ -162,7 +162,7 @@ def decode(payload: bytes) -> Batch:
 
 
 def decode_lenient(payload: bytes) -> Batch:
-    """Read a batch as a consumer must: unknown keys ignored, events of unknown `type` left out.
+    """Read a batch as a consumer must: unknown keys ignored, events of unknown `type` left out [KVW-EVT-023…025].
 
     Every legal msgpack width is accepted. Raises `msgspec.DecodeError` (or its `ValidationError`) if the
     batch, or an event of a known type, cannot be read: then its content is unknown.
