@@ -50,6 +50,8 @@ END_S = 2.0
 """How long an adapter has to end after each of: the end of its input, SIGTERM, SIGKILL."""
 LINE_BYTES = 256 * 1024 * 1024
 """The longest answer that is read."""
+NOISE_LINES = 5
+"""How many lines that are no answer are kept."""
 SHOWN = 200
 """How many characters of a line are shown."""
 
@@ -77,6 +79,7 @@ class AdapterProcess:
         env: Mapping[str, str] | None = None,
         answer_s: Mapping[str, float] = ANSWER_S,
         first_s: float = FIRST_S,
+        end_s: float = END_S,
     ) -> None:
         """Start the child.
 
@@ -92,6 +95,7 @@ class AdapterProcess:
         self._recorder = recorder
         self._answer_s = {**ANSWER_S, **answer_s}
         self._first_s = first_s
+        self._end_s = end_s
         self._can: frozenset[str] = frozenset()
         self._last_id = 0
         self._running = False
@@ -290,23 +294,26 @@ class AdapterProcess:
                 raise self._break(f"no answer to `{verb}` within {bound_s:g} s{self._context()}") from None
             if line is None:
                 raise self._break(self._ending(verb))
-            try:
-                answer = msgspec.json.decode(line)
-            except msgspec.DecodeError:
-                self._hear_noise(line)
+            answer = self._read(line)
+            if answer is None:
                 continue
-            if not isinstance(answer, dict) or "id" not in answer:
-                self._hear_noise(line)
-            elif answer["id"] == self._last_id:
-                return answer
-            else:
+            if answer["id"] != self._last_id:
                 raise self._break(f"it answered request {answer['id']!r} when {self._last_id} (`{verb}`) was asked")
+            return answer
 
-    def _hear_noise(self, line: bytes) -> None:
-        if len(self.noise) < 5:
+    def _read(self, line: bytes) -> dict[str, Any] | None:
+        """The answer in a line; None when it is noise, of which the first few lines are kept."""
+        try:
+            answer = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            answer = None
+        if isinstance(answer, dict) and "id" in answer:
+            return answer
+        if len(self.noise) < NOISE_LINES:
             text = line.decode(errors="replace").rstrip()[:SHOWN]
             self.noise.append(text)
             self._recorder.add(source=Source.PROCESS, stream=self.stream, event="noise", detail={"line": text})
+        return None
 
     # trouble
 
@@ -321,6 +328,9 @@ class AdapterProcess:
             return f"it closed its output before it answered `{verb}`, and still runs{self._context()}"
         for reader in self._readers:
             reader.join(END_S)
+        while not self._lines.empty():
+            if line := self._lines.get():
+                self._read(line)
         return f"it ended ({_how(code)}) before it answered `{verb}`{self._context()}"
 
     def _context(self) -> str:
@@ -360,7 +370,7 @@ class AdapterProcess:
         self._stdin.close()
         for step in (self._process.terminate, self._process.kill):
             try:
-                self._process.wait(END_S)
+                self._process.wait(self._end_s)
                 break
             except subprocess.TimeoutExpired:
                 step()

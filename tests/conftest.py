@@ -1,0 +1,51 @@
+"""Sockets, rooms and recorders that are gone after a test, whatever happens in it, and within a bound."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from kvwire.witness import Recorder
+
+OpenSocket = Callable[[int], "zmq.Socket[bytes]"]
+END_S = 5.0
+
+
+@pytest.fixture
+def open_socket() -> Iterator[OpenSocket]:
+    """Open a socket of the given type; all are closed and their context is ended, or the test fails."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    opened: list[zmq.Socket[bytes]] = []
+
+    def open_one(kind: int) -> zmq.Socket[bytes]:
+        opened.append(context.socket(kind))
+        opened[-1].set(zmq.LINGER, 0)
+        return opened[-1]
+
+    yield open_one
+    for socket in opened:
+        socket.close(0)
+    end = threading.Thread(target=context.term, daemon=True)
+    end.start()
+    end.join(END_S)
+    assert not end.is_alive(), "a socket is still open"
+
+
+@pytest.fixture
+def room() -> Iterator[Path]:
+    """A private directory with a path short enough for ipc."""
+    with tempfile.TemporaryDirectory(prefix="kvwire-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    """A recorder whose witnesses are ended."""
+    recorder = Recorder()
+    yield recorder
+    recorder.close()
