@@ -66,7 +66,6 @@ class Witness:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            pipesize=READ_BYTES,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             process_group=0,  # out of reach of the terminal's interrupt, from the first moment
         )

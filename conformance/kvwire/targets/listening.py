@@ -93,12 +93,13 @@ def declared(text: str, path: Path) -> ListenTarget:
 def _checked(streams: list[Stream], where: str) -> tuple[Stream, ...]:
     """The streams, each with a name; refused when an endpoint cannot be used or stands there twice."""
     named: list[Stream] = []
+    publishing = {stream.endpoint for stream in streams}
     for index, stream in enumerate(streams):
         places.check(stream.endpoint, where, binds=stream.mode == "bind")
         if stream.replay is not None:
             places.check(stream.replay, where)
-            if stream.replay == stream.endpoint:
-                raise TargetError(f"{where}: replay endpoint {stream.replay!r} is the publish endpoint too")
+            if stream.replay in publishing:
+                raise TargetError(f"{where}: replay endpoint {stream.replay!r} is a publish endpoint too")
         default = f"rank-{stream.rank}" if stream.rank is not None else f"stream-{index}"
         named.append(msgspec.structs.replace(stream, name=stream.name or default))
     for what, values in (("name", [s.name for s in named]), ("endpoint", [s.endpoint for s in named])):
