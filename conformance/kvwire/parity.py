@@ -13,7 +13,7 @@ function is settled every function is tried, and so are all for what the settled
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -66,12 +66,20 @@ Result = Match | Mismatch | Unknown
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A block for the record: where it is, and the functions or mistakes that give its hash."""
+    """A block for the record: where it is, the functions or mistakes that give its hash, and what the function that it
+    is held against gives, where that is known.
+    """
 
     batch: Batch
     event: Event
     index: int
     names: tuple[str, ...] = ()
+    wanted: int | None = None
+
+    @property
+    def hash(self) -> int:
+        """The hash on the wire, unsigned."""
+        return self.event.hashes[self.index]
 
 
 class Examples:
@@ -119,9 +127,10 @@ class _Case(msgspec.Struct, frozen=True):
         """Where a foreign function has to have matched before its mismatches count."""
         return self.event.medium, self.event.group, self.event.block_size
 
-    def example(self, hits: Sequence[_Attempt]) -> Example:
-        """The block for the record."""
-        return Example(self.batch, self.event, self.index, tuple(attempt.function.name for attempt in hits))
+    def example(self, hits: Sequence[_Attempt], states: Mapping[str, State], names: Iterable[str] = ()) -> Example:
+        """The block for the record, held against the first function of ``names`` whose hash is known."""
+        wanted = next((states[name].hash for name in names if name in states), None)
+        return Example(self.batch, self.event, self.index, tuple(a.function.name for a in hits), wanted)
 
 
 def plain_keys(value: Any) -> Any:
@@ -284,16 +293,17 @@ class Parity:
             attempts += more
         right = [a for a in attempts if a.hit is not None and a.function.truth is None]
         wrong = [a for a in attempts if a.hit is not None and a.function.truth is not None]
-        self._follow(case, attempts, (right or wrong)[:1])
+        states = self._follow(case, attempts, (right or wrong)[:1])
         sure = [a for a in attempts if a.hit is None and a.known and a.function.truth is None and self._counts(a, case)]
-        self._compare(case, named, right, wrong, sure)
+        self._compare(case, named, right, wrong, sure, states)
         if right:
-            self._matched(case, right, wrong, searched=search)
+            self._matched(case, right, wrong, states, searched=search)
             return Match(tuple(attempt.function.name for attempt in right))
         for name in dict.fromkeys((*(a.function.name for a in sure), *(str(a.function.truth) for a in wrong))):
-            self.missed.setdefault(name, Examples()).add(case.example(wrong))
+            self.missed.setdefault(name, Examples()).add(case.example(wrong, states, (name,)))
         for attempt in wrong:
-            self.mistaken.setdefault(attempt.function.name, Examples()).add(case.example(wrong))
+            truth = str(attempt.function.truth)
+            self.mistaken.setdefault(attempt.function.name, Examples()).add(case.example(wrong, states, (truth,)))
         if wrong or any(a.function.name in front for a in sure):
             return Mismatch(wrong[0].function.name if wrong else None)
         return Unknown(self._why(case, attempts, front))
@@ -311,7 +321,7 @@ class Parity:
         """Whether a mismatch counts: a foreign function's description is trusted where it has matched before."""
         return not attempt.function.foreign or (attempt.function.name, case.place) in self._places
 
-    def _follow(self, case: _Case, attempts: list[_Attempt], hits: list[_Attempt]) -> None:
+    def _follow(self, case: _Case, attempts: list[_Attempt], hits: list[_Attempt]) -> dict[str, State]:
         """Remember where the chain stands under each function whose inputs are known now."""
         states: dict[str, State] = {}
         for attempt in attempts:
@@ -324,6 +334,7 @@ class Parity:
                 states[function.name] = state
         if states or self._states.get(case.value) is None:
             self._states.put(case.value, states)
+        return states
 
     def _compare(
         self,
@@ -332,6 +343,7 @@ class Parity:
         right: list[_Attempt],
         wrong: list[_Attempt],
         sure: list[_Attempt],
+        states: Mapping[str, State],
     ) -> None:
         """Hold the block against the functions that the label names."""
         if not named:
@@ -340,17 +352,19 @@ class Parity:
         if any(attempt.function.name in wanted for attempt in right):
             self.told += 1
         elif right or wrong or any(attempt.function.name in wanted for attempt in sure):
-            self.untrue.add(case.example(right or wrong))
+            self.untrue.add(case.example(right or wrong, states, [f.name for f in named]))
 
-    def _matched(self, case: _Case, right: list[_Attempt], wrong: list[_Attempt], *, searched: bool) -> None:
+    def _matched(
+        self, case: _Case, right: list[_Attempt], wrong: list[_Attempt], states: Mapping[str, State], *, searched: bool
+    ) -> None:
         self.matched += 1
-        doubted = {(attempt.function.truth, attempt.hit.scope) for attempt in wrong if attempt.hit is not None}
+        doubted = {(attempt.function.label, attempt.hit.scope) for attempt in wrong if attempt.hit is not None}
         sure = searched or self.settled or len(case.block.tokens) >= LONG
         for attempt in right:
             name = attempt.function.name
             self.matches[name] += 1
             self._places.add((name, case.place))
-            if sure and attempt.hit is not None and (name, attempt.hit.scope) not in doubted:
+            if sure and attempt.hit is not None and (attempt.function.label, attempt.hit.scope) not in doubted:
                 self.solid[name] += 1
         hits = tuple(attempt.function for attempt in right)
         both = tuple(function for function in self.candidates if function in hits)
@@ -359,7 +373,7 @@ class Parity:
             self.candidates = both or hits
             self.settled = self.settled or any(self.solid[f.name] >= DECIDING for f in self.candidates)
         else:
-            self.conflicts.add(case.example(right))
+            self.conflicts.add(case.example(right, states, [f.name for f in self.candidates]))
         self._carried = False
 
     def _why(self, case: _Case, attempts: list[_Attempt], front: set[str]) -> str:

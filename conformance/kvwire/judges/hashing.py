@@ -1,0 +1,401 @@
+"""Hashing: one function, told truly, and what a hash must tell apart (spec/hashing.md).
+
+Parity (HSH-001, 002, 007) speaks at the end, when it is known which function the stream uses; blocks that could not be
+recomputed are no witnesses and are counted in a note. A new incarnation may use another function and announce it: the
+two sentences are held against each life of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kvwire.events import Event
+from kvwire.functions import BARE, LABELS, OPAQUE, named
+from kvwire.identity import Identity, Sight
+from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
+from kvwire.mistakes import BY_NAME, difference
+from kvwire.parity import DECIDING, Example, Examples, Match, Parity
+from kvwire.stimuli import prompts
+from kvwire.timeline import Batch, Gap, Incarnation
+from kvwire.trace import Record
+from kvwire.verdict import EXAMPLES, Where
+from kvwire.wire import Kind, walk
+
+KEY_LABEL = "v2_sha256"
+"""The label of the full key in interfaces that are asked for events; no label of this wire."""
+
+
+def at_hash(batch: Batch, event: Event, index: int) -> Where:
+    """The place of a block's hash in its payload; of the whole event when the hashes are not where they should be."""
+    node = walk(batch.payload).items[1].items[event.index]
+    hashes = node.get("block_hashes") if node.kind is Kind.MAP else node.items[1]
+    if hashes is None:
+        return at_batch(batch, event=event)
+    start = hashes.items[index].start
+    return Where(
+        record=batch.record,
+        number=str(batch.number),
+        frame="payload",
+        offset=start,
+        hex=batch.payload[start : start + HEX_BYTES].hex(),
+    )
+
+
+class Hashing(Area):
+    """Follows chains and recomputes what can be; remembers what each hash stood for."""
+
+    name = "hashing"
+    memory = "O(window)"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.stimuli: list[tuple[int, Record]] = []
+        self.identity = Identity()
+        self.parity = Parity()
+        self.declared = context.statement.algorithm
+        self.announced: str | None = None
+        self.lives = 0
+
+    # hooks
+
+    def on_record(self, index: int, record: Record) -> None:
+        if record.event == "cache":
+            self.stimuli.append((index, record))
+
+    def on_incarnation(self, incarnation: Incarnation) -> None:
+        if not self.lives:
+            self.identity = Identity(prompts(self.stimuli))
+            self.parity = Parity(self.identity.chains.scopes)
+        self._begin()
+
+    def on_gap(self, gap: Gap) -> None:
+        if gap.maybe_restart:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.lives += 1
+        self.announced = None
+        self.identity.begin()
+        self.parity.begin()
+
+    def on_event(self, batch: Batch, event: Event) -> None:
+        if event.hash_algo is not None and event.kind in ("stored", "removed"):
+            self._announcement(batch, event, event.hash_algo)
+        if event.kind != "stored" or not event.whole or "engine" in self.muted:
+            return
+        sights = self.identity.stored(batch, event)
+        self._recompute(batch, event, sights)
+        for index, sight in enumerate(sights):
+            self.different_chains(batch, event, index, sight)
+            self.equal_chains(batch, event, index, sight)
+
+    def finish(self) -> None:
+        if self.parity.matched or self.parity.unknown or self.parity.missed or self.parity.mistaken:
+            self.one_function()
+            self.true_function()
+        self.different_scopes()
+
+    def _at(self, requirement: str, batch: Batch, event: Event, index: int) -> Where:
+        """The place of a hash, while findings are still shown; walking every payload would cost too much."""
+        shown = len(self.tally(requirement).findings) < EXAMPLES
+        return at_hash(batch, event, index) if shown else at_batch(batch)
+
+    # announcements
+
+    def _announcement(self, batch: Batch, event: Event, label: str) -> None:
+        self.may_announce(label)
+        self.constant_announcement(batch, event, label)
+        if label.startswith(KEY_LABEL):
+            self.qualified_label(batch, event, label)
+        if self.announced is None:
+            self.announced = label
+            self._against_the_statement(batch, event, label)
+        if label == KEY_LABEL:
+            self.broke(
+                "KVW-HSH-002",
+                f"the label of a function whose hash has 64 bits, such as `{BARE}/u32`",
+                f"`{KEY_LABEL}`, which is the 32-byte key and no wire hash",
+                at_batch(batch, event=event),
+            )
+
+    def _against_the_statement(self, batch: Batch, event: Event, label: str) -> None:
+        if self.declared not in LABELS or label not in LABELS or OPAQUE in (self.declared, label):
+            return
+        if not {f.name for f in named(self.declared)} & {f.name for f in named(label)}:
+            self.broke(
+                "KVW-HSH-002",
+                f"`{self.declared}` announced, as the statement declares",
+                f"`{label}`",
+                at_batch(batch, event=event),
+            )
+
+    @judge("KVW-HSH-009")
+    def may_announce(self, label: str) -> None:
+        """KVW-HSH-009: A publisher MAY announce its hash function in the key `hash_algo` of `BlockStored` and
+        `BlockRemoved`, by a label of the wire registry or a name of the foreign functions.
+        """
+        if label in LABELS:
+            self.saw("KVW-HSH-009")
+        else:
+            self.open("KVW-HSH-009", f"`{label}` is neither a label of the registry nor a named foreign function")
+
+    @judge("KVW-HSH-003")
+    def constant_announcement(self, batch: Batch, event: Event, label: str) -> None:
+        """KVW-HSH-003: A publisher MUST announce one and the same `hash_algo` throughout a stream, if it announces any.
+
+        An event without `hash_algo` announces nothing and is no violation; a new incarnation may announce anew.
+        """
+        if self.announced is None:
+            return
+        if label == self.announced:
+            self.saw("KVW-HSH-003")
+        else:
+            self.broke(
+                "KVW-HSH-003", f"`{self.announced}`, as announced before", f"`{label}`", at_batch(batch, event=event)
+            )
+
+    @judge("KVW-HSH-004")
+    def qualified_label(self, batch: Batch, event: Event, label: str) -> None:
+        """KVW-HSH-004: A publisher that announces a `v2` function SHOULD announce a label that names the token width
+        (`/u32` or `/u64`).
+        """
+        if label.endswith(("/u32", "/u64")):
+            self.saw("KVW-HSH-004")
+        else:
+            self.broke(
+                "KVW-HSH-004", "a label that ends in `/u32` or `/u64`", f"`{label}`", at_batch(batch, event=event)
+            )
+
+    # parity
+
+    def _label(self, event: Event) -> str | None:
+        """What the publisher says of the hashes of an event; ``opaque`` only where nothing says more."""
+        labels = [label for label in (event.hash_algo, self.announced, self.declared) if label is not None]
+        return next((label for label in labels if label != OPAQUE), labels[0] if labels else None)
+
+    def _recompute(self, batch: Batch, event: Event, sights: Sequence[Sight]) -> None:
+        label = self._label(event)
+        if label == OPAQUE:
+            return
+        results = self.parity.stored(batch, event, [sight.link for sight in sights], named(label))
+        if self.announced is not None and self.announced.startswith(KEY_LABEL):
+            for index, result in enumerate(results):
+                if isinstance(result, Match):
+                    self.four_byte_tokens(batch, event, index, result)
+
+    @judge("KVW-HSH-007")
+    def four_byte_tokens(self, batch: Batch, event: Event, index: int, result: Match) -> None:
+        """KVW-HSH-007: A publisher that announces a `v2` function SHOULD hash four-byte tokens (`/u32`).
+
+        Decided by what recomputes, not by the label, which may be bare, or false (that is KVW-HSH-002).
+        """
+        widths = {name[-4:] for name in result.functions if name.startswith(KEY_LABEL)}
+        if "/u32" in widths:
+            self.saw("KVW-HSH-007")
+        elif "/u64" in widths:
+            self.broke(
+                "KVW-HSH-007",
+                "tokens hashed as four bytes",
+                f"hash {event.hashes[index]}, of eight-byte tokens",
+                self._at("KVW-HSH-007", batch, event, index),
+            )
+
+    def _each(self, requirement: str, examples: Examples, texts: Iterable[tuple[str, str]]) -> None:
+        """Count every block of ``examples``, and show the first ones."""
+        shown = [
+            (expected, seen, at_hash(example.batch, example.event, example.index))
+            for example, (expected, seen) in zip(examples.first, texts, strict=True)
+        ]
+        for number in range(examples.count):
+            self.broke(requirement, *shown[min(number, len(shown) - 1)])
+
+    @staticmethod
+    def _wanted(example: Example, what: str) -> str:
+        return f"the hash by {what}" if example.wanted is None else f"{example.wanted}, the hash by {what}"
+
+    @judge("KVW-HSH-001")
+    def one_function(self) -> None:
+        """KVW-HSH-001: A publisher MUST compute all hashes of a stream by one and the same function: one of the wire
+        registry, one of the named foreign functions, or one declared `opaque`.
+
+        Broken by a second true function; by a block with all inputs known that the stream's function (at least eight
+        matches) does not give; by eight blocks that one known mistake gives, while none is the true function's alone.
+        A salted chain, a late join, a hole give no mismatch: their inputs are not known.
+        """
+        parity = self.parity
+        main = next((f.name for f in parity.candidates if parity.solid[f.name] >= DECIDING), None)
+        mistakes = {
+            name: examples
+            for name, examples in parity.mistaken.items()
+            if examples.count >= DECIDING and not parity.solid[str(BY_NAME[name].truth)]
+        }
+        if parity.conflicts.count:
+            first = " or ".join(f.name for f in parity.candidates)
+            self._each(
+                "KVW-HSH-001",
+                parity.conflicts,
+                (
+                    (self._wanted(e, f"`{first}`, as before"), f"{e.hash}, the hash by `{' or '.join(e.names)}`")
+                    for e in parity.conflicts.first
+                ),
+            )
+        if main is not None:
+            self._missed(main)
+        elif mistakes:
+            name, examples = max(mistakes.items(), key=lambda item: item[1].count)
+            truth = BY_NAME[name].truth
+            self._each(
+                "KVW-HSH-001",
+                examples,
+                (
+                    (self._wanted(e, f"`{truth}`"), f"{e.hash}, reproduced by `{name}`: {BY_NAME[name].wrong}")
+                    for e in examples.first
+                ),
+            )
+        if main is not None or not mistakes:
+            self.saw("KVW-HSH-001", parity.matched - parity.conflicts.count)
+        if not self.tally("KVW-HSH-001").violations:
+            self._undecided()
+        for name in dict.fromkeys(BY_NAME[name].label for name in parity.matches):
+            count = max(parity.matches[f.name] for f in BY_NAME.values() if f.label == name and f.truth is None)
+            self.note("KVW-HSH-001", f"matches ×{count} {name}")
+        for why, count in sorted(parity.unknown.items()):
+            self.note("KVW-HSH-001", f"{count} blocks not recomputed: {why}")
+
+    def _missed(self, main: str) -> None:
+        missed = self.parity.missed.get(main, Examples())
+        self._each(
+            "KVW-HSH-001",
+            missed,
+            (
+                (
+                    self._wanted(e, f"`{main}`, as {self.parity.matches[main]} other blocks"),
+                    f"{e.hash}, {self._nearest(e)}",
+                )
+                for e in missed.first
+            ),
+        )
+
+    @staticmethod
+    def _nearest(example: Example) -> str:
+        if not example.names:
+            return "reproduced by nothing known"
+        return f"reproduced by `{example.names[0]}`: {BY_NAME[example.names[0]].wrong}"
+
+    def _undecided(self) -> None:
+        """Say what stays open: nothing matched, or too few blocks speak for a fault."""
+        parity = self.parity
+        near = "; ".join(
+            f"{examples.count} blocks by `{name}`: {BY_NAME[name].wrong}" for name, examples in parity.mistaken.items()
+        )
+        if not parity.matched:
+            self.open(
+                "KVW-HSH-001",
+                f"no known function reproduces these hashes; nearest: {near}"
+                if near
+                else "no known function reproduces these hashes, and none is declared `opaque`",
+            )
+        elif parity.missed and (differing := max(examples.count for examples in parity.missed.values())):
+            self.open("KVW-HSH-001", f"{differing} blocks differ from what matches elsewhere, too few to decide {near}")
+
+    @judge("KVW-HSH-002")
+    def true_function(self) -> None:
+        """KVW-HSH-002: A publisher MUST compute its hashes by the function that it announces in `hash_algo` or declares
+        in its statement.
+
+        One block is enough when all its inputs are known, or when another known function or mistake gives its hash.
+        Under the bare `v2_sha256_64` both widths are true; that it is one of them throughout is KVW-HSH-001.
+        """
+        parity = self.parity
+        label = self.announced if self.announced not in (None, OPAQUE) else self.declared
+        if label is None:
+            return
+        self.saw("KVW-HSH-002", parity.told)
+        self._each(
+            "KVW-HSH-002",
+            parity.untrue,
+            (
+                (
+                    self._wanted(e, f"`{self._label(e.event)}`"),
+                    f"{e.hash}, "
+                    + (
+                        f"the hash by `{e.names[0]}`: {difference(str(self._label(e.event)), e.names[0])}"
+                        if e.names
+                        else "reproduced by nothing known"
+                    ),
+                )
+                for e in parity.untrue.first
+            ),
+        )
+        if label not in LABELS and label != KEY_LABEL:
+            self.open("KVW-HSH-002", f"`{label}` names no function of edition 1")
+        elif not parity.told and not parity.untrue.count:
+            why = "; ".join(f"{count} blocks: {why}" for why, count in sorted(parity.unknown.items()))
+            self.open("KVW-HSH-002", f"`{label}` reproduces none of these hashes, and not all inputs are known ({why})")
+
+    # identity
+
+    @judge("KVW-HSH-008")
+    def different_chains(self, batch: Batch, event: Event, index: int, sight: Sight) -> None:
+        """KVW-HSH-008: A publisher MUST give different hashes to chains whose tokens differ within one incarnation.
+
+        One hash for two blocks of different tokens, or for equal blocks under two parents whose tokens differ. A
+        parent that is nil once proves nothing: that it is nil wrongly is another fault (KVW-CHN-001).
+        """
+        if sight.fresh:
+            self.saw("KVW-HSH-008")
+        elif sight.clash is not None:
+            self.broke(
+                "KVW-HSH-008",
+                "a hash of its own for each chain of tokens",
+                f"hash {event.hashes[index]}, which stood for {sight.clash}",
+                self._at("KVW-HSH-008", batch, event, index),
+            )
+
+    @judge("KVW-HSH-006")
+    def equal_chains(self, batch: Batch, event: Event, index: int, sight: Sight) -> None:
+        """KVW-HSH-006: A publisher MUST give equal hashes to equal chains (same reuse scope, same tokens) within one
+        incarnation.
+
+        Only chains that one scope alone can explain are compared, within a group and block size, and without
+        multimodal content, whose identity can be more than its tokens.
+        """
+        if sight.before is None:
+            return
+        if sight.before == event.hashes[index]:
+            self.saw("KVW-HSH-006")
+        else:
+            self.broke(
+                "KVW-HSH-006",
+                f"{sight.before}, the hash of this chain before ({sight.scope})",
+                str(event.hashes[index]),
+                self._at("KVW-HSH-006", batch, event, index),
+            )
+
+    @judge("KVW-HSH-005")
+    def different_scopes(self) -> None:
+        """KVW-HSH-005: A publisher MUST give different hashes to the same tokens in different reuse scopes (LoRA
+        adapter, cache salt).
+
+        The wire does not say a block's scope; the prompts do. Two hashes of one chain that ran in two scopes are a
+        witness. A violation is a hash first stored when its chain had run in one scope only, which is then the parent
+        of a chain that ran in another scope only, or is stored anew when no prompt of its scope can be the cause; and
+        no other hash was ever seen for the chain. A store that does not come is no proof: it may be shed or lost.
+        """
+        for proof in self.identity.shared():
+            self.broke(
+                "KVW-HSH-005",
+                "another hash for the same tokens in another reuse scope",
+                proof.text,
+                self._at("KVW-HSH-005", proof.batch, proof.event, proof.index),
+            )
+        apart, untold = self.identity.told_apart(), self.identity.untold()
+        self.saw("KVW-HSH-005", apart)
+        one_stream = len(self.context.header.streams) < 2
+        whole = one_stream and self.lives == 1 and not any(i.gaps for i in self.context.timeline.incarnations)
+        if untold and (whole or not apart):
+            self.open(
+                "KVW-HSH-005",
+                f"{untold} first blocks ran in more scopes than hashes were seen for them: what is missing was shed, "
+                "lost, or is one of those",
+            )
