@@ -96,7 +96,7 @@ def check(
     record: Path | None,
     seconds: float | None,
 ) -> int:
-    """Check a publisher: attack TARGET and say, sentence by sentence, what holds.
+    r"""Check a publisher: attack TARGET and say, sentence by sentence, what holds.
 
     \b
     reference:                      the reference publisher (the default)

@@ -23,7 +23,7 @@ from kvwire.verdict import Exit
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("kvwire"), prog_name="kvwire")
 def main() -> None:
-    """Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
+    r"""Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
 
     \b
     kvwire check                                  the reference publisher

@@ -333,6 +333,8 @@ def read_slowly(payload: bytes, limits: Limits = LIMITS) -> Reading:
         return Reading(form="none", flaws=(flaw,))
     flaws = _batch_flaws(node, payload)
     items = node.items if node.kind is Kind.ARRAY else ()
+    if len(items) < 2:
+        flaws.append(Flaw("hidden", "`events` as the second element", describe(node), node.start, node.end))
     ts: float | None = None
     if items:
         if items[0].kind is not Kind.FLOAT64:

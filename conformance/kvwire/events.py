@@ -86,6 +86,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.tokens[index * size : (index + 1) * size]
 
 
+UNREADABLE = frozenset({"msgpack", "hidden", "events"})
+"""Flaws of a batch that hide its events."""
+
+
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """A payload, read: its form, ``ts``, events, rank, and the flaws of the batch itself."""
 
@@ -95,3 +99,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     flaws: tuple[Flaw, ...] = ()
     fast: bool = False
+
+    @property
+    def opaque(self) -> bool:
+        """Whether something that may change residency could not be read: then nothing after it is certain."""
+        return bool({flaw.code for flaw in self.flaws} & UNREADABLE) or any(
+            event.kind != "unknown" and not event.sound for event in self.events
+        )

@@ -18,7 +18,7 @@ from kvwire.judges.area import Area, Context
 from kvwire.registry import Profile, Registry, Requirement
 from kvwire.statement import Statement
 from kvwire.stimuli import Offer, offers, same_event
-from kvwire.timeline import Batch, Gap, Timeline
+from kvwire.timeline import Attribution, Batch, Gap, Timeline
 from kvwire.trace import Header, Record, StreamInfo, Trace
 from kvwire.verdict import Outcome, Reason, Tally, Verdict
 
@@ -101,6 +101,15 @@ def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[i
             for area in areas:
                 area.muted = stamped
                 area.on_batch(step)
+            if step.reading.opaque:
+                hidden = Gap(
+                    first=step.number,
+                    last=step.number,
+                    attribution=Attribution.PUBLISHER,
+                    why="the batch cannot be read",
+                )
+                for area in areas:
+                    area.on_gap(hidden)
             for event in step.reading.events:
                 muted = stamped | offered.event(event)
                 for area in areas:

@@ -224,3 +224,29 @@ def read(path: Path) -> Trace:
         raise TraceError(f"{path}: {error.strerror}") from None
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
+
+
+_ASKED = frozenset({"replay-request", "replay-done", "unreachable"})
+
+
+def lowered(trace: Trace, level: ControlLevel) -> Trace:
+    """What the same run would have shown at a lower level of control: the records that need more are left out.
+
+    ``passive`` keeps live messages and their monitors, ``replayable`` replay requests and answers too. What the
+    publisher declares is kept.
+    """
+    if level == "driven":
+        return trace
+    header = msgspec.structs.replace(trace.header, level=level, can=(), sets=(), life_from_start=False)
+    if level == "passive":
+        streams = tuple(msgspec.structs.replace(stream, replay=None) for stream in header.streams)
+        header = msgspec.structs.replace(header, streams=streams)
+
+    def kept(record: Record) -> bool:
+        if record.is_live or record.source == Source.HARNESS:
+            return True
+        if record.source == Source.MONITOR:
+            return level == "replayable" or record.detail.get("of") in LIVE
+        return level == "replayable" and (record.is_replay or record.event in _ASKED)
+
+    return Trace(header=header, records=tuple(filter(kept, trace.records)), interrupted=trace.interrupted)

@@ -104,7 +104,7 @@ class Area:
         """An event of that batch."""
 
     def on_gap(self, gap: Gap) -> None:
-        """Numbers that nobody delivered."""
+        """Numbers that nobody delivered, or a batch whose events could not all be read."""
 
     def finish(self) -> None:
         """The end of the trace."""

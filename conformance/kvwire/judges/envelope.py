@@ -23,14 +23,14 @@ class Envelope(Area):
             return
         frames = record.frames
         self.three_frames(index, frames)
-        if frames:
-            self.one_topic(index, frames[0])
-            self.declared_topic(index, frames[0])
-            self.utf8_topic(index, frames[0])
-        if len(frames) > 1:
-            self.number_frame(index, frames[1])
-        if len(frames) > 2:
-            self.one_value(index, frames[1], frames[2])
+        if len(frames) != 3:
+            return  # which frame is missing, or too many, cannot be told
+        topic, sequence, payload = frames
+        self.one_topic(index, topic)
+        self.declared_topic(index, topic)
+        self.utf8_topic(index, topic)
+        self.number_frame(index, sequence)
+        self.one_value(index, sequence, payload)
 
     @judge("KVW-ENV-001")
     def three_frames(self, index: int, frames: tuple[bytes, ...]) -> None:

@@ -99,9 +99,11 @@ class Replay(Area):
                 continue
             answer = answers.get(exchange.client)
             if exchange.well_formed:
-                self._well_formed(exchange, answer, by_number)
-                if before is not None and not before.well_formed:
+                after_malformed = before is not None and not before.well_formed
+                if before is not None and after_malformed:
                     self.next_is_served(before, exchange)
+                if exchange.items or exchange.odd or not after_malformed:
+                    self._well_formed(exchange, answer, by_number)
             else:
                 self.no_data_for_odd_frames(exchange)
                 self.no_data_for_odd_fields(exchange)
@@ -336,8 +338,11 @@ class Replay(Area):
                 continue
             asked = [number for number in sent[answer.incarnation] if answer.numbers[0] <= number <= answer.newest_live]
             missing = set(asked) - set(answer.numbers)
-            self.complete(exchange, answer, asked, sorted(missing & held[answer.incarnation]))
-            self.kept(exchange, answer, asked, sorted(missing - held[answer.incarnation]))
+            nowhere = missing - held[answer.incarnation]
+            self.complete(exchange, answer, asked, sorted(missing - nowhere))
+            self.kept(exchange, answer, asked, sorted(number for number in nowhere if number < answer.numbers[-1]))
+            if tail := [number for number in nowhere if number > answer.numbers[-1]]:
+                self.open("KVW-REP-008", f"{len(tail)} batches at the end of an answer, which no other answer holds")
 
     @judge("KVW-REP-008")
     def complete(self, exchange: _Exchange, answer: Answer, asked: list[int], missing: list[int]) -> None:

@@ -24,6 +24,8 @@ class Residency(Area):
         self.resets: list[tuple[int, int | None, str]] = []
         self.cleared: frozenset[int] = frozenset()
         """The hashes that the last clear ended and that were not stored again."""
+        self.heard = False
+        """Whether any batch was read from the live stream."""
         self.ends: list[int] = []
         """Records of the batches after which nothing was resident."""
         self.stores: list[int] = []
@@ -53,6 +55,7 @@ class Residency(Area):
     def on_batch(self, batch: Batch) -> None:
         """A snapshot was taken before the first batch that came live after it; replay tells nothing of that time."""
         if batch.live is not None:
+            self.heard = True
             self._catch_up(batch.live)
 
     def _catch_up(self, record: int) -> None:
@@ -60,7 +63,7 @@ class Residency(Area):
             self._compare(*self.snapshots.pop(0))
 
     def finish(self) -> None:
-        for snapshot in self.snapshots:
+        for snapshot in self.snapshots if self.heard else ():
             self._compare(*snapshot)
         for start, end, bound in self.resets:
             self.reset_visible(start, end, bound)
@@ -94,11 +97,13 @@ class Residency(Area):
 
     def _remove(self, batch: Batch, event: Event, key: Key) -> None:
         elsewhere = self.ledger.groups_of(key.medium, key.hash) - {key.group}
-        before = self.ledger.remove(key)
-        wrong_group = before is not State.RESIDENT and bool(elsewhere)
-        self.own_group(batch, event, key, before, sorted(elsewhere) if wrong_group else [])
-        if wrong_group:
+        if self.ledger.state(key) is not State.RESIDENT and elsewhere:
+            self.own_group(batch, event, key, State.ABSENT, sorted(elsewhere))
+            for group in elsewhere:  # what was meant, so that one fault is one finding
+                self.ledger.remove(key._replace(group=group))
             return
+        before = self.ledger.remove(key)
+        self.own_group(batch, event, key, before, [])
         if self.ledger.counted:
             self.balance(batch, event, key, before)
         else:
@@ -214,7 +219,7 @@ class Residency(Area):
 
         The probe waits for the sight or the bound and says which; a store that comes first breaks it too.
         """
-        if end is None:
+        if end is None or not self.heard:
             return
         sight = next((record for record in self.ends if start < record < end), None)
         store = next((record for record in self.stores if start < record < end), None)

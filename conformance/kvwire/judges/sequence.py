@@ -21,6 +21,8 @@ class Sequence(Area):
         self.records: dict[int, Record] = {}
         self.stimuli: list[tuple[int, Record]] = []
         self.restarts: list[int] = []
+        self.others: list[int] = []
+        """Records of stimuli that may cause batches of the engine's own."""
         self.batches: list[list[Batch]] = []
         self.lives: list[Incarnation] = []
 
@@ -31,6 +33,8 @@ class Sequence(Area):
             self.stimuli.append((index, record))
         elif succeeded(record, "restart"):
             self.restarts.append(index)
+        elif record.event in ("cache", "reset"):
+            self.others.append(index)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.lives.append(incarnation)
@@ -45,8 +49,9 @@ class Sequence(Area):
         for restart in self.restarts:
             self.zero_again(restart)
         offered = offers(self.stimuli)
-        self.one_by_one(offered)
-        self.nothing_lost(offered)
+        matched = self._match(offered) if self.lives else [[] for _ in offered]
+        self.one_by_one(offered, matched)
+        self.nothing_lost(offered, matched)
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -191,43 +196,62 @@ class Sequence(Area):
         """The index into ``lives`` that an offer made at ``record`` belongs to, by the restarts before it."""
         return min(sum(1 for restart in self.restarts if restart < record), len(self.lives) - 1)
 
-    def _seen(self, offer: Offer, life: int) -> list[Batch]:
-        """The batches of that life that carry the offer: by its `ts`, else by its events."""
-        stamped = [
-            batch
-            for batch in self.batches[life]
-            if batch.reading.ts is not None and struct.pack(">d", batch.reading.ts) == offer.ts
+    def _match(self, offered: tuple[Offer, ...]) -> list[list[Batch]]:
+        """For each offer the batches of its life that carry it: by ``ts``, else by its events and in order.
+
+        A publisher may stamp batches anew, and may send one offered batch as several.
+        """
+        free = [{batch.number: batch for batch in life} for life in self.batches]
+        found: list[list[Batch]] = [[] for _ in offered]
+        stamps = [
+            {struct.pack(">d", batch.reading.ts): batch for batch in life if batch.reading.ts is not None}
+            for life in self.batches
         ]
-        if stamped or not offer.events:
-            return stamped
-        return [
-            batch
-            for batch in self.batches[life]
-            if batch.record > offer.record
-            and batch.reading.events
-            and all(any(same_event(event, seen) for event in offer.events) for seen in batch.reading.events)
-        ]
+        for index, offer in enumerate(offered):
+            batch = stamps[self._life_of(offer.record)].get(offer.ts) if stamps else None
+            if batch is not None:
+                found[index] = [batch]
+                free[self._life_of(offer.record)].pop(batch.number, None)
+        for index, offer in enumerate(offered):
+            if not found[index] and free:
+                found[index] = self._by_events(offer, free[self._life_of(offer.record)])
+        return found
+
+    def _by_events(self, offer: Offer, free: dict[int, Batch]) -> list[Batch]:
+        """The first batches, not matched yet and seen after the offer, that hold its events; they are used up."""
+        wanted = list(offer.events)
+        taken: list[Batch] = []
+        for _, batch in sorted(free.items()):
+            seen = batch.reading.events
+            if batch.record < offer.record or len(seen) > max(len(wanted), len(offer.events)):
+                continue
+            if all(same_event(event, got) for event, got in zip(wanted, seen, strict=False)) and (
+                bool(seen) == bool(offer.events)
+            ):
+                taken.append(batch)
+                del wanted[: len(seen)]
+                if not wanted:
+                    break
+        for batch in taken:
+            free.pop(batch.number)
+        return taken if not wanted else []
 
     @judge("KVW-SEQ-002")
-    def one_by_one(self, offered: tuple[Offer, ...]) -> None:
+    def one_by_one(self, offered: tuple[Offer, ...], matched: list[list[Batch]]) -> None:
         """KVW-SEQ-002: A publisher MUST raise the sequence number by exactly one for every batch offered for
         publication, including batches that it then drops.
 
         The k-th offer after another has a number k higher. An adapter that splits an offer leaves it open.
         """
+        if any(len(batches) > 1 for batches in matched):
+            self.open("KVW-SEQ-002", "the publisher sends one offered batch as several")
+            return
         before: tuple[int, int, int] | None = None
-        for position, offer in enumerate(offered):
-            if not self.lives:
-                return
-            life = self._life_of(offer.record)
-            seen = self._seen(offer, life)
-            if len(seen) > 1:
-                self.open("KVW-SEQ-002", "the publisher sends one offered batch as several")
-                return
-            if not seen:
+        for position, (offer, batches) in enumerate(zip(offered, matched, strict=True)):
+            if not batches:
                 continue
-            batch = seen[0]
-            if before is not None and before[0] == life:
+            life, batch = self._life_of(offer.record), batches[0]
+            if before is not None and before[0] == life and self._only_offers_between(offered[before[1]], offer):
                 expected = before[2] + position - before[1]
                 if batch.number == expected:
                     self.saw("KVW-SEQ-002")
@@ -240,19 +264,23 @@ class Sequence(Area):
                     )
             before = (life, position, batch.number)
 
+    def _only_offers_between(self, earlier: Offer, later: Offer) -> bool:
+        """Whether nothing but offers can have caused a batch between two offers."""
+        return not any(earlier.record < record < later.record for record in self.others)
+
     @judge("KVW-SEQ-009")
-    def nothing_lost(self, offered: tuple[Offer, ...]) -> None:
+    def nothing_lost(self, offered: tuple[Offer, ...], matched: list[list[Batch]]) -> None:
         """KVW-SEQ-009: A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
         capacity and that it could encode.
 
         Only a loss that a complete replay answer proves is the publisher's; any other missing batch stays open.
         """
         queue = self.context.statement.queue
-        for position, offer in enumerate(offered):
+        for position, (offer, batches) in enumerate(zip(offered, matched, strict=True)):
             if not offer.accepted or not self.lives:
                 continue
             life = self._life_of(offer.record)
-            if self._seen(offer, life):
+            if batches:
                 self.saw("KVW-SEQ-009")
                 continue
             if queue is None or position >= queue:

@@ -36,11 +36,11 @@ class _Rewritten(ReplayServer):
     def _answer_item(self, entry: Entry) -> Frames:
         delimiter, topic, sequence, payload = super()._answer_item(entry)
         ts, events, rank = msgspec.msgpack.decode(payload)
-        return [delimiter, topic, sequence, msgspec.msgpack.encode([ts + 1.0, events, rank])]
+        return [delimiter, topic, sequence, msgspec.msgpack.encode([ts - 1.0, events, rank])]
 
 
 class ReplayRewritten(Replays):
-    """Stamps replayed batches anew."""
+    """Stamps replayed batches anew, a second earlier."""
 
     server = _Rewritten
 

@@ -157,13 +157,13 @@ class ResetsLate(Announcing):
 
 
 class ClearsWithoutReset(CacheEngine):
-    """Sends ``AllBlocksCleared`` with every fortieth prompt and keeps its cache."""
+    """Sends ``AllBlocksCleared`` with every fifteenth prompt and keeps its cache."""
 
     _turn = 0
 
     def flush(self) -> Batch | None:
         self._turn += 1
-        if self._turn % 40 == 0:
+        if self._turn % 15 == 0:
             self.announcer._runs.append(Run(Kind.CLEARED))  # noqa: SLF001 - a fault is made here
         return super().flush()
 
@@ -227,13 +227,27 @@ def mix32_without_wrap(value: int, seed: int) -> int:
     return seed ^ (v + (seed << 6) + (seed >> 2)) % 2**64
 
 
+def mix64(value: int, seed: int) -> int:
+    """``mix64`` of ``v1_block_key``, as it should be."""
+    v = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    v = (v ^ (v >> 27)) * 0x94D049BB133111EB % 2**64
+    v ^= v >> 31
+    return seed ^ (v + 0x9E3779B9 + (seed << 6) + (seed >> 2)) % 2**64
+
+
 class NoWrap(CacheEngine):
     """Computes ``v1_block_key`` without the 32-bit wrap."""
 
     def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
+        honest = super()._next_state(state, piece)
+        if honest.fallback:
+            return honest
         seed = len(piece.tokens) ^ ((state.hash or 0) * 0xBF58476D1CE4E5B9 % 2**64)
+        if state.hash is None and state.salt_id is not None:
+            seed = mix64(state.salt_id, seed)
         for token in piece.tokens:
-            if not isinstance(token, int):
-                return super()._next_state(state, piece)
+            assert isinstance(token, int)
             seed = mix32_without_wrap(token, seed)
-        return ChainState(seed, None, False, state.lora_id, state.salt_id)
+        if state.lora_id is not None:
+            seed = mix64(state.lora_id, seed)
+        return replace(honest, hash=seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import msgspec
 
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
@@ -77,15 +75,20 @@ class SkipsNumbers(ZmqPublisher):
         return super()._reserve()
 
 
+def is_empty(payload: bytes) -> bool:
+    """Whether a payload of ours holds no event: a fault that keeps to those harms no ledger."""
+    return payload[10:11] == b"\x90"
+
+
 class FillsHoles(ZmqPublisher):
-    """Sends every fiftieth batch live only after the one that follows it."""
+    """Sends every tenth empty batch live only after the one that follows it."""
 
     def __init__(self, config: PublisherConfig) -> None:
         self._held: Frames | None = None
         super().__init__(config)
 
     def _send_live(self, frames: Frames) -> None:
-        if int.from_bytes(frames[1], "big") % 50 == 30:
+        if is_empty(frames[2]) and int.from_bytes(frames[1], "big") % 10 == 5 and self._held is None:
             self._held = frames
             return
         super()._send_live(frames)
@@ -95,31 +98,39 @@ class FillsHoles(ZmqPublisher):
 
 
 class ReusesNumbers(ZmqPublisher):
-    """Sends every fortieth batch live under the number before its own."""
+    """Sends every tenth empty batch live under the number before its own."""
 
     def _send_live(self, frames: Frames) -> None:
         number = int.from_bytes(frames[1], "big")
-        if number % 40 == 20:
+        if is_empty(frames[2]) and number % 10 == 5:
             frames = [frames[0], (number - 1).to_bytes(8, "big"), frames[2]]
         super()._send_live(frames)
 
 
 class FallsBack(ZmqPublisher):
-    """Sets its number back by half, once, at number 60, and begins a new ring."""
+    """Sets its number back by five, once, in the midst of empty batches; the ring forgets what it repeats."""
 
-    _fallen = False
+    _empty = 0
 
     def _reserve(self) -> int:
-        if self._next_number == 60 and not self._fallen:
-            self._fallen = True
-            self._next_number = 30
+        if self._empty == 15:
+            self._next_number -= 5
         return super()._reserve()
+
+    def publish(self, batch: Batch) -> bool:
+        self._empty += not batch.events
+        return super().publish(batch)
 
     def _remember(self, number: int, frames: Frames) -> None:
         if number <= self._ring.newest:
-            self._ring = Ring(self.config.ring)
+            kept = Ring(self.config.ring)
+            at = 0
+            while (entry := self._ring.at_or_after(at)) is not None and entry.number < number:
+                kept.append(entry)
+                at = entry.number + 1
+            self._ring = kept
             if self._replay is not None:
-                self._replay._ring = self._ring  # noqa: SLF001 - the ring is one for both
+                self._replay._ring = kept  # noqa: SLF001 - the ring is one for both
         super()._remember(number, frames)
 
 
@@ -136,15 +147,13 @@ class Loses(ZmqPublisher):
 
 
 class LosesWithoutAHole(ZmqPublisher):
-    """Loses every tenth batch before it takes a number, so that nobody can see it; a clear is let through."""
+    """Loses every tenth empty batch before it takes a number, so that no subscriber can see it."""
 
-    _turns: itertools.count[int] | None = None
+    _empty = 0
 
     def publish(self, batch: Batch) -> bool:
-        if self._turns is None:
-            self._turns = itertools.count(1)
-        clear = any(isinstance(event, AllBlocksCleared) for event in batch.events)
-        if next(self._turns) % 10 == 0 and not clear:
+        self._empty += not batch.events
+        if not batch.events and self._empty % 10 == 0:
             return True
         return super().publish(batch)
 

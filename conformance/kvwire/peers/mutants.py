@@ -89,6 +89,8 @@ ALL: tuple[Mutant, ...] = (
         "ENV-002",
         "the topic changes from message to message",
         make_publisher=frames.TopicPerMessage,
+        also='ENV-003',
+        reason='the topic is declared',
     ),
     _mutant("other-topic", "ENV-003", "another topic than the configured one", make_publisher=frames.OtherTopic),
     _mutant("topic-not-text", "ENV-004", "a topic that is not UTF-8", make_publisher=frames.TopicNotText),
@@ -97,6 +99,10 @@ ALL: tuple[Mutant, ...] = (
         "ENV-005",
         "the number's lowest byte comes first",
         make_publisher=frames.LittleEndianNumber,
+        also='ENV-003',
+        reason='the topic is declared',
+        driven='SEQ-002',
+        reason='read in big-endian order the numbers do not count the offers',
     ),
     _mutant("trailing-byte", "ENV-006", "one byte after the payload's value", make_publisher=frames.TrailingByte),
     # sequence
@@ -107,6 +113,8 @@ ALL: tuple[Mutant, ...] = (
         "a number is burnt though nothing was offered",
         make_publisher=frames.SkipsNumbers,
         levels=DRIVEN,
+        driven='SEQ-007',
+        reason='the life after the restart begins at 1 too',
     ),
     _mutant(
         "loses-without-a-hole",
@@ -114,6 +122,8 @@ ALL: tuple[Mutant, ...] = (
         "a batch is lost and its number given to the next one",
         make_publisher=frames.LosesWithoutAHole,
         levels=DRIVEN,
+        driven='SEQ-009',
+        reason='what was lost had been accepted',
     ),
     _mutant(
         "fills-holes", "SEQ-003", "a batch is sent after the one that follows it", make_publisher=frames.FillsHoles
@@ -126,6 +136,9 @@ ALL: tuple[Mutant, ...] = (
         "a new incarnation carries the number on",
         make_publisher=frames.GoesOnAfterRestart,
         levels=DRIVEN,
+        replayable='REP-001',
+        driven='REP-001 SEQ-002',
+        reason='replay holds the second batch of a number, the first live one was another',
     ),
     _mutant(
         "no-leading-clear",
@@ -156,6 +169,10 @@ ALL: tuple[Mutant, ...] = (
     _mutant("no-lora-name", "EVT-005", "lora_name is left out", make_publisher=payloads.NoLoraName),
     _mutant(
         "removed-without-medium", "EVT-006", "removals have no medium", make_publisher=payloads.RemovedWithoutMedium
+        also='RES-001',
+        replayable='RES-002',
+        driven='RES-002',
+        reason='an absent medium is one of its own: nothing was stored there, and what was stored elsewhere stays',
     ),
     _mutant("bytes-hashes", "EVT-007", "hashes are raw bytes", make_publisher=payloads.BytesHashes),
     _mutant("unsigned-hashes", "EVT-008", "hashes are unsigned", make_publisher=payloads.UnsignedHashes),
@@ -174,6 +191,8 @@ ALL: tuple[Mutant, ...] = (
         "blocks that are not full are announced",
         make_engine=engines.AnnouncesPartialBlocks,
         make_publisher=engines.Unchecked,
+        driven='RES-003',
+        reason='the engine does not count partial blocks as held',
     ),
     _mutant(
         "other-block-size",
@@ -181,6 +200,8 @@ ALL: tuple[Mutant, ...] = (
         "blocks are called half as long now and then",
         make_publisher=payloads.OtherBlockSize,
         statement=OPAQUE,
+        driven='RES-003',
+        reason='the engine does not hold the blocks that were made up',
     ),
     _mutant(
         "empty-medium", "EVT-015", "the medium of removals is an empty string", make_publisher=payloads.EmptyMedium
@@ -225,6 +246,8 @@ ALL: tuple[Mutant, ...] = (
         "v1_block_key without the 32-bit wrap",
         make_engine=engines.NoWrap,
         algorithm="v1_block_key",
+        also='CHN-003',
+        reason='the block is not resident when it is named',
     ),
     _mutant(
         "last-eight-bytes",
@@ -243,6 +266,10 @@ ALL: tuple[Mutant, ...] = (
         "all reuse scopes have the same hashes",
         make_engine=engines.IgnoresScope,
         levels=DRIVEN,
+        passive='RES-001',
+        replayable='RES-001 RES-002',
+        driven='RES-001 RES-002',
+        reason='one hash is stored and removed for several blocks',
     ),
     _mutant(
         "hashes-anew",
@@ -273,6 +300,8 @@ ALL: tuple[Mutant, ...] = (
         "RES-002",
         "blocks that were never announced are removed",
         make_engine=engines.RemovesUnannounced,
+        levels=REPLAYED,
+        reason='a late joiner does not know what was stored before',
     ),
     _mutant(
         "evicts-silently",
@@ -280,6 +309,10 @@ ALL: tuple[Mutant, ...] = (
         "every fifth eviction is not announced",
         make_engine=engines.EvictsSilently,
         levels=DRIVEN,
+        passive='RES-001',
+        replayable='RES-001',
+        driven='RES-001',
+        reason='a block that comes back was never said to be gone',
     ),
     _mutant(
         "removes-twice",
@@ -287,6 +320,8 @@ ALL: tuple[Mutant, ...] = (
         "counted residency, and every removal comes twice",
         make_publisher=payloads.RemovesTwice,
         statement={"residency": "counted"},
+        levels=REPLAYED,
+        reason='a late joiner does not know what was stored before',
     ),
     _mutant(
         "clears-without-reset",
@@ -294,9 +329,17 @@ ALL: tuple[Mutant, ...] = (
         "a clear is sent though the cache is kept",
         make_engine=engines.ClearsWithoutReset,
         levels=DRIVEN,
+        passive='RES-002',
+        replayable='RES-002',
+        driven='RES-002',
+        reason='what was cleared is removed later',
     ),
     _mutant(
         "resets-silently", "RES-006", "a reset is not announced", make_engine=engines.ResetsSilently, levels=DRIVEN
+        passive='RES-001',
+        replayable='RES-001',
+        driven='RES-001 RES-003',
+        reason='what comes back was never said to be gone, nor what did not',
     ),
     _mutant(
         "resets-late",
@@ -386,7 +429,7 @@ ALL: tuple[Mutant, ...] = (
     ),
     # rank
     _mutant("nil-rank", "RNK-001", "the rank is nil", make_publisher=payloads.NilRank),
-    _mutant("switching-rank", "RNK-002", "the rank changes now and then", make_publisher=payloads.SwitchingRank),
+    _mutant("switching-rank", "RNK-002", "the rank changes now and then", make_publisher=payloads.SwitchingRank, also='RNK-003', reason='the rank is declared'),
     _mutant("wrong-rank", "RNK-003", "another rank than the declared one", make_publisher=payloads.WrongRank),
 )
 """Every mutant, in the order of the areas."""

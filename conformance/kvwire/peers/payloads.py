@@ -330,6 +330,8 @@ class SelfParent(Edited):
     every = 6
 
     def edit_stored(self, event: dict[str, Any]) -> Any:
+        if event["parent_block_hash"] is None:
+            return event
         return {**event, "parent_block_hash": event["block_hashes"][0]}
 
 

@@ -20,6 +20,14 @@ POLL_MS = 10
 FUTURE = 2**32
 """How far above the newest number a start in the future lies."""
 SURVIVE = "KVW-REP-007"
+REST = 6
+"""How often the rest of an answer that ended too early is asked for."""
+IMPATIENT_S = 1.0
+"""How long an answer may stay silent once another one of the stream was silent for ``replay_s``."""
+REST = 6
+"""How often the rest of an answer that ended too early is asked for."""
+IMPATIENT_S = 1.0
+"""How long an answer may stay silent once another one of the stream was silent for ``replay_s``."""
 
 
 def start_frame(start: int) -> bytes:
@@ -79,6 +87,8 @@ class Asker:
         self.keep = max(1, session.statement.bounds.replay_clients // 2)
         self._context: zmq.Context[Socket] = zmq.Context()
         self._open: list[Client] = []
+        self.silent = False
+        """Whether an answer was silent for the whole bound: the next ones get less."""
 
     def __enter__(self) -> Asker:
         return self
@@ -93,13 +103,18 @@ class Asker:
     # one request
 
     def ask(self, stream: Stream, start: int) -> Client:
-        """Send a well-formed request and await its answer; one with a hole is asked for again, at once.
+        """Send a well-formed request and await its answer; what it leaves out is asked for again, at once.
 
-        What the second answer holds was retained when the first one left it out.
+        What another answer holds was retained when this one left it out: a hole, or the rest after an early marker.
         """
-        client = self._ask(stream, start)
+        client = rest = self._ask(stream, start)
         if client.has_hole:
             self._ask(stream, start, again=True)
+        for _ in range(REST):
+            newest = self.session.recorder.newest(stream.name)
+            if rest.outcome != "marker" or not rest.numbers or newest is None or rest.numbers[-1] >= newest:
+                break
+            rest = self._ask(stream, rest.numbers[-1] + 1, again=True)
         return client
 
     def _ask(self, stream: Stream, start: int, **detail: object) -> Client:
@@ -141,10 +156,12 @@ class Asker:
 
     def _await(self, client: Client) -> None:
         """Hear every open client until this one's answer is over, and record how it ended."""
-        client.bound_s = self.session.limits.replay_s
+        bound = self.session.limits.replay_s
+        client.bound_s = min(bound, IMPATIENT_S) if self.silent else bound
         while client.outcome is None:
             self.listen(POLL_MS)
             client.outcome = self._over(client)
+        self.silent = self.silent or client.outcome == "timeout"
         self.done(client)
 
     def _over(self, client: Client) -> str | None:

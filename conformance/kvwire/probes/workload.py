@@ -105,6 +105,7 @@ def run_prompts(session: Session) -> None:
     work()
     runner.fill(int(TURNOVER * (session.start.capacity or UNKNOWN_CAPACITY)))
     work()
+    _compare(session)
     if "reset" in driver.can:
         driver.reset()
         work()
