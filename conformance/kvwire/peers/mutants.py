@@ -168,7 +168,7 @@ ALL: tuple[Mutant, ...] = (
     _mutant("ext-type", "EVT-004", "locality is an ext value", make_publisher=payloads.ExtType),
     _mutant("no-lora-name", "EVT-005", "lora_name is left out", make_publisher=payloads.NoLoraName),
     _mutant(
-        "removed-without-medium", "EVT-006", "removals have no medium", make_publisher=payloads.RemovedWithoutMedium
+        "removed-without-medium", "EVT-006", "removals have no medium", make_publisher=payloads.RemovedWithoutMedium,
         also='RES-001',
         replayable='RES-002',
         driven='RES-002',
@@ -204,7 +204,7 @@ ALL: tuple[Mutant, ...] = (
         reason='the engine does not hold the blocks that were made up',
     ),
     _mutant(
-        "empty-medium", "EVT-015", "the medium of removals is an empty string", make_publisher=payloads.EmptyMedium
+        "empty-medium", "EVT-015", "the medium of removals is an empty string", make_publisher=payloads.EmptyMedium,
     ),
     _mutant("lower-case-medium", "EVT-016", "the medium is called gpu", make_publisher=payloads.LowerCaseMedium),
     _mutant(
@@ -256,7 +256,7 @@ ALL: tuple[Mutant, ...] = (
         make_engine=engines.LastEightBytes,
     ),
     _mutant(
-        "announces-other-width", "HSH-002", "/u64 is announced and /u32 computed", make_publisher=payloads.Announces
+        "announces-other-width", "HSH-002", "/u64 is announced and /u32 computed", make_publisher=payloads.Announces,
     ),
     _mutant("changing-label", "HSH-003", "two labels are announced in turn", make_publisher=payloads.ChangingLabel),
     _mutant("bare-label", "HSH-004", "the label does not say the token width", make_publisher=payloads.BareLabel),
