@@ -2,9 +2,10 @@
 
 The wire says neither where a chain's root is nor its scope. The chain is followed by the claimed parents, through a
 window of the most recently used hashes; the scopes come from the prompts that the harness ran. A prompt explains every
-chain that is a prefix of it, and, because an engine goes on by generating, every chain that goes on from its last full
-block. A batch can be the work of any prompt whose stimulus stands before it in the trace, and of the next one, whose
-answer had not come yet.
+chain that is a prefix of it; where no prompt does, an engine that goes on by generating explains every chain that goes
+on from the last full block of a prompt. (That it generates another prompt of ours, token by token, is left out of
+account.) A batch can be the work of any prompt whose stimulus stands before it in the trace, and of the next one,
+whose answer had not come yet.
 """
 
 from __future__ import annotations
@@ -186,12 +187,12 @@ class Chains:
             plain = plain and above.plain
         if not self._scopes:
             return Link(own=own, parent=parent, chain=chain, plain=plain and bytes not in map(type, tokens))
-        runs = self._of(size).runs.get(chain, ())
+        runs = [n for n in self._of(size).runs.get(chain, ()) if n < before]
         return Link(
             own=own,
             parent=parent,
             chain=chain,
-            scopes=frozenset(self._scopes[number] for number in runs if number < before) | ended,
+            scopes=frozenset(self._scopes[number] for number in runs) or ended,
             ended=ended | self._ended(chain, size, before),
             plain=plain and bytes not in map(type, tokens),
         )

@@ -126,8 +126,7 @@ class Identity:
         if prior is not None and hashes.get(value) == where and len(prior.scopes) == 1:
             (owner,) = prior.scopes
             runs = self.chains.runs(link.chain, size, batch.record)
-            generated = above is not None and owner in above.ended
-            if runs.count(owner) == 1 and len(set(runs)) > 1 and not generated:
+            if runs.count(owner) == 1 and len(set(runs)) > 1:
                 others = texts(frozenset(runs) - {owner})
                 text = f"hash {value} stored anew when its tokens ran with {others}; it was that with {owner.text}"
                 self._suspects.append(

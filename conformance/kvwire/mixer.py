@@ -92,12 +92,14 @@ class Mixer(msgspec.Struct, frozen=True, kw_only=True):
         return seed
 
 
-Where = Literal["always", "children", "multimodal", "fallback"]
+Where = Literal["always", "roots", "children", "multimodal", "fallback"]
 """The blocks on which a mistake shows."""
 
 
 def _shows(where: Where, state: State, block: Block) -> bool:
     match where:
+        case "roots":
+            return block.parent is None
         case "children":
             return block.parent is not None
         case "multimodal":
@@ -167,7 +169,7 @@ V1_MISTAKES: tuple[Function, ...] = (
     v1_mistake(
         "lora-before-tokens", "the LoRA id enters before the tokens, not after them", Mixer(lora_first=True), has_lora
     ),
-    v1_mistake("no-salt", "the salt id does not enter the first block", Mixer(salt="none"), has_salt),
+    v1_mistake("no-salt", "the salt id does not enter the first block", Mixer(salt="none"), has_salt, "roots"),
     v1_mistake(
         "salt-every-block",
         "the salt id enters every block, not the first only",
@@ -176,7 +178,11 @@ V1_MISTAKES: tuple[Function, ...] = (
         "children",
     ),
     v1_mistake(
-        "salt-big-endian", "the salt id is read big-endian, not little-endian", Mixer(salt="reversed"), has_salt
+        "salt-big-endian",
+        "the salt id is read big-endian, not little-endian",
+        Mixer(salt="reversed"),
+        has_salt,
+        "roots",
     ),
     v1_mistake("no-mm-keys", "the multimodal keys do not enter", Mixer(mm="none"), where="multimodal"),
     v1_mistake(

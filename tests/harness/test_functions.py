@@ -153,7 +153,11 @@ def test_no_two_functions_give_one_hash_of_a_long_block() -> None:
                 if state.hash is not None and (at < 3 or function.label != "v1_block_key"):
                     found[at].setdefault(state.hash, []).append(function.name)
         names = [group for hashes in found for group in hashes.values() if len(group) > 1]
-        assert all(group == [f.name for f in named("v1_block_key")] for group in names), names
+        twins = [
+            [function.name for function in named("v1_block_key")],
+            ["v1_block_key/no-lora", "v1_block_key/lora-first-block"],  # on children
+        ]
+        assert all(group in twins for group in names), names
 
 
 def coincidences(mistake: Function, size: int, count: int) -> int:
