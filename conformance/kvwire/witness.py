@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -121,6 +123,22 @@ class Witness:
         self.process.stdout.close()
 
 
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Put an interrupt off to the end: what was read is written, once, or the trace would have a hole of our making."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if caught:
+            signal.raise_signal(signal.SIGINT)
+
+
 class _Sight:
     """What one source has shown of one stream, counted."""
 
@@ -228,7 +246,8 @@ class Recorder:
             poll.register(fd, select.POLLIN)
         moved = 0
         for fd, _ in poll.poll(timeout_s * 1000):
-            moved += self._take(by_fd[fd])
+            with _whole():
+                moved += self._take(by_fd[fd])
         return moved
 
     def _take(self, witness: Witness) -> int:
@@ -349,8 +368,9 @@ class Recorder:
         poll.register(witness.fd, select.POLLIN)
         while (left := deadline - time.monotonic()) > 0:
             if poll.poll(left * 1000):
-                items = witness.read()
+                with _whole():
+                    items = witness.read()
+                    for item in items or ():
+                        self._write(witness, item)
                 if items is None:
                     return
-                for item in items:
-                    self._write(witness, item)

@@ -171,6 +171,20 @@ def test_a_signal_is_named(adapt: Adapt) -> None:
     assert not adapter.alive
 
 
+def test_an_interrupted_call_is_no_success_and_lets_it_stop_in_good_order(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt("def on(r):\n    if r['verb'] == 'reset': os.kill(os.getppid(), signal.SIGINT); time.sleep(0.2)")
+    adapter.hello()
+    adapter.start(Start())
+    with pytest.raises(KeyboardInterrupt):
+        adapter.reset()
+    adapter.close()
+    assert [(r.event, r.detail) for r in recorder.records][-3:] == [
+        ("reset", {"error": "interrupted"}),
+        ("stop", {}),
+        ("exit", {"code": 0, "how": "exit code 0", "expected": True}),
+    ]
+
+
 def test_silence_ends_at_the_bound_and_is_not_waited_for_twice(adapt: Adapt) -> None:
     adapter = adapt("def on(r): return r['verb'] == 'reset'", reset=0.2)
     adapter.hello()

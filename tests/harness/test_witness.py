@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -166,6 +167,36 @@ def test_an_interrupt_from_the_terminal_ends_no_witness(
         assert os.getpgid(witness.process.pid) != os.getpgid(0)
         witness.process.send_signal(signal.SIGINT)
     heard_by_all(recorder, publisher, counting())
+
+
+def test_an_interrupt_tears_no_hole_into_the_trace(
+    recorder: Recorder, open_socket: OpenSocket, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = bound(open_socket, stream.endpoint)
+    recorder.watch([stream])
+    numbers = counting()
+    heard_by_all(recorder, publisher, numbers)
+    first = next(numbers)
+    write = recorder._write
+
+    def interrupted(witness: Any, item: Any) -> None:
+        if len(recorder.records) % 500 == 0:
+            signal.raise_signal(signal.SIGINT)
+        write(witness, item)
+
+    monkeypatch.setattr(recorder, "_write", interrupted)
+    for number in range(first, first + 5000):
+        publisher.send_multipart(message(number))
+    interrupts = 0
+    while not all(recorder.last_number("s", source) == first + 4999 for source in LIVE):
+        try:
+            recorder.pump(BOUND_S)
+        except KeyboardInterrupt:
+            interrupts += 1
+    assert interrupts
+    for source in LIVE:
+        heard = [r.frames[1] for r in recorder.records if r.source == source and r.frames]
+        assert heard[-5000:] == [number.to_bytes(8, "big") for number in range(first, first + 5000)]
 
 
 def test_closing_takes_what_was_not_pumped_yet(open_socket: OpenSocket, stream: Stream) -> None:

@@ -98,6 +98,7 @@ class AdapterProcess:
         self._end_s = end_s
         self._can: frozenset[str] = frozenset()
         self._last_id = 0
+        self._given_up: set[int] = set()
         self._running = False
         self._exited = False
         self._said: deque[str] = deque(maxlen=20)
@@ -245,6 +246,10 @@ class AdapterProcess:
         except AdapterError as error:
             detail["error"] = str(error)
             raise
+        except KeyboardInterrupt:
+            detail["error"] = "interrupted"
+            self._given_up.add(self._last_id)
+            raise
         finally:
             self._recorder.add(source=Source.STIMULUS, stream=self.stream, event=verb, detail=detail, t_ns=asked_ns)
             if "error" in detail:
@@ -295,7 +300,7 @@ class AdapterProcess:
             if line is None:
                 raise self._break(self._ending(verb))
             answer = self._read(line)
-            if answer is None:
+            if answer is None or answer["id"] in self._given_up:
                 continue
             if answer["id"] != self._last_id:
                 raise self._break(f"it answered request {answer['id']!r} when {self._last_id} (`{verb}`) was asked")
