@@ -10,7 +10,7 @@ from types import FrameType
 import click
 import msgspec
 
-from kvwire.peers.mutants import ALL, LEVELS
+from kvwire.peers.mutants import LEVELS, MUTANTS
 from kvwire_reference.cache import CacheConfig, CacheEngine
 from kvwire_reference.endpoints import EndpointError
 from kvwire_reference.hashing import ALGORITHMS
@@ -101,8 +101,8 @@ def list_command(as_json: bool) -> None:
     from rich.table import Table
 
     if as_json:
-        for mutant in ALL:
-            expected = {level: sorted(mutant.expected(level)) for level in LEVELS}
+        for mutant in MUTANTS.values():
+            expected = {level: sorted(mutant.expected[level]) for level in LEVELS}
             click.echo(
                 msgspec.json.encode(
                     {"name": mutant.name, "primary": mutant.primary, "change": mutant.change, "expected": expected}
@@ -112,8 +112,8 @@ def list_command(as_json: bool) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("mutant", "breaks", "seen when", "change", "also"):
         table.add_column(name, no_wrap=name in ("mutant", "breaks"), overflow="fold")
-    for mutant in ALL:
-        others = sorted({i.removeprefix("KVW-") for level in LEVELS for i in mutant.expected(level)})
+    for mutant in MUTANTS.values():
+        others = sorted({i.removeprefix("KVW-") for level in LEVELS for i in mutant.expected[level]})
         others.remove(mutant.primary.removeprefix("KVW-"))
         table.add_row(mutant.name, mutant.primary, mutant.levels[0], mutant.change, " ".join(others))
     Console().print(table)
