@@ -35,6 +35,12 @@ OpenSocket = Callable[[int], Socket]
 QUICK = Limits(handshake_s=2.0, prime_s=2.0, listen_s=0.3, settle_s=1.0, quiet_s=0.15, replay_s=0.5, late_s=0.05)
 
 
+@pytest.fixture(autouse=True)
+def _sockets_of_killed_peers(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that is killed leaves its private directory behind: in a room that is removed."""
+    monkeypatch.setenv("TMPDIR", str(room))
+
+
 @contextmanager
 def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[Session]:
     target = parse(text)

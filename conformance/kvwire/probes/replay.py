@@ -24,10 +24,6 @@ REST = 6
 """How often the rest of an answer that ended too early is asked for."""
 IMPATIENT_S = 1.0
 """How long an answer may stay silent once another one of the stream was silent for ``replay_s``."""
-REST = 6
-"""How often the rest of an answer that ended too early is asked for."""
-IMPATIENT_S = 1.0
-"""How long an answer may stay silent once another one of the stream was silent for ``replay_s``."""
 
 
 def start_frame(start: int) -> bytes:
