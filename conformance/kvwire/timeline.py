@@ -2,12 +2,15 @@
 
 Decision rules of the standard (spec/sequence.md): a live number that does not rise is, without an unused disconnect of
 that witness, one of three disjoint things: a *duplicate* (seen before with equal bytes), a *reused* number (seen
-before with other bytes) or a *filled* hole (not seen before). Each disconnect excuses one fall, whenever it comes
-after it, and the fall begins a new incarnation. Incarnations are computed here and recorded nowhere.
+before with other bytes) or a *filled* hole (not seen before). "Seen" is by anybody: what another witness heard in its
+place, though its record comes later, or a replay delivered before. Each disconnect excuses one fall, whenever it comes
+after it, and the fall begins a new incarnation. Incarnations are computed (``kvwire.runs``, ``kvwire.lives``) and
+recorded nowhere.
 """
 
 from __future__ import annotations
 
+import bisect
 import enum
 import itertools
 from collections.abc import Iterable, Iterator
@@ -16,12 +19,37 @@ import msgspec
 
 from kvwire.dialect import read
 from kvwire.events import Event, Reading
-from kvwire.trace import LIVE, Record, Source
+from kvwire.lives import Life, grouped
+from kvwire.runs import (
+    DISCONNECTED,
+    END_SEQUENCE,
+    Collected,
+    Exchange,
+    Run,
+    Sighting,
+    number_of,
+    split_live,
+    split_replay,
+)
+from kvwire.trace import Record
 
-END_SEQUENCE = b"\xff" * 8
-"""The sequence frame of a replay's end marker."""
-DISCONNECTED = "DISCONNECTED"
-"""The monitor event that excuses one fall."""
+__all__ = [
+    "DISCONNECTED",
+    "END_SEQUENCE",
+    "Answer",
+    "Arrival",
+    "Attribution",
+    "Batch",
+    "Gap",
+    "Incarnation",
+    "Live",
+    "Timeline",
+    "build",
+    "events",
+    "number_of",
+    "split_live",
+    "split_replay",
+]
 
 
 class Arrival(enum.Enum):
@@ -34,6 +62,8 @@ class Arrival(enum.Enum):
     REUSED = "reused"
     FILLED = "filled"
     RESTART = "restart"
+    SEAM = "seam"
+    """It rises across a disconnect, and nothing tells whether a new incarnation began."""
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +106,8 @@ class Attribution(enum.StrEnum):
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers ``first`` to ``last`` of an incarnation that no source delivered, and what is known of their loss.
 
-    ``maybe_restart``: a disconnect lies in the gap, so that what follows may be another incarnation.
+    ``maybe_restart``: a disconnect lies in the gap, so that what follows may be another incarnation. Where no number is
+    missing there, ``last`` is one below ``first``.
     """
 
     first: int
@@ -89,29 +120,40 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
     """One life of a stream: batches in ascending order, and gaps.
 
-    ``origin_known``: number 0 was seen, so that nothing came before.
+    ``origin_known``: number 0 was seen, so that nothing came before. ``seams`` are the numbers before which another
+    incarnation may have begun, unseen.
     """
 
     index: int
     batches: tuple[Batch, ...]
     gaps: tuple[Gap, ...]
     origin_known: bool
+    seams: frozenset[int] = frozenset()
 
     def steps(self) -> Iterator[Batch | Gap]:
-        """Batches and gaps in the order of their numbers."""
+        """Batches and gaps in the order of their numbers; a seam without a gap is one of no numbers."""
         gaps = iter(self.gaps)
         gap = next(gaps, None)
         for batch in self.batches:
-            while gap is not None and gap.last < batch.number:
+            if gap is not None and gap.last < batch.number:
                 yield gap
                 gap = next(gaps, None)
+            elif batch.number in self.seams:
+                yield Gap(
+                    first=batch.number,
+                    last=batch.number - 1,
+                    attribution=Attribution.UNATTRIBUTED,
+                    why="a disconnect, after which another incarnation may have begun",
+                    maybe_restart=True,
+                )
             yield batch
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """One replay answer: the request's start, the numbers that came, and whether an end marker did.
 
-    ``request`` is the record index of the request; ``newest_live`` the highest live number known when it was made.
+    ``request`` is the record index of the request; ``newest_live`` the highest live number of the answer's incarnation
+    that was recorded before it (of the newest incarnation, when nobody knows whose answer it is).
     """
 
     source: str
@@ -131,269 +173,211 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[Answer, ...]
 
 
-def number_of(frame: bytes) -> int | None:
-    """The sequence number of an 8-byte big-endian frame; None when it is not 8 bytes long."""
-    return int.from_bytes(frame, "big") if len(frame) == 8 else None
+def build(records: Iterable[tuple[int, Record]]) -> Timeline:
+    """The timeline of one stream, from its records with their indices in the trace."""
+    collected = Collected(records)
+    lives = grouped(collected)
+    return _Builder(collected, lives).build()
 
 
-def split_live(frames: tuple[bytes, ...]) -> tuple[int, bytes] | None:
-    """Number and payload of a live message of three frames; None when it is malformed."""
-    if len(frames) != 3 or (number := number_of(frames[1])) is None:
-        return None
-    return number, frames[2]
+class _Known:
+    """What is known of one life while its live messages are classified in the order of their records."""
 
+    def __init__(self, life: Life, witnesses: Iterable[list[Run]]) -> None:
+        self.heard: dict[int, Sighting] = {}
+        """The first live sighting of each number so far."""
+        self.answered: dict[int, Sighting] = {}
+        self.in_place: dict[int, Sighting] = {}
+        """What a witness heard in ascending order, whenever."""
+        for run in life.runs:
+            if isinstance(run, Exchange):
+                for number, seen in run.payloads.items():
+                    held = self.answered.get(number)
+                    if held is None or seen.record < held.record:
+                        self.answered[number] = seen
+        for runs in witnesses:
+            last = -1
+            for seen in itertools.chain.from_iterable(run.sightings for run in runs):
+                if seen.number > last:
+                    self.in_place.setdefault(seen.number, seen)
+                    last = seen.number
 
-def split_replay(frames: tuple[bytes, ...]) -> tuple[bytes | None, bytes, bytes] | None:
-    """Topic, sequence frame and payload of a replay answer as a DEALER reads it.
-
-    The delimiter comes first. Form ``replay-topic`` has four frames; ``replay-bare`` three, and its topic is None.
-    None when it is neither.
-    """
-    if not frames or frames[0] != b"":
-        return None
-    if len(frames) == 4:
-        return frames[1], frames[2], frames[3]
-    if len(frames) == 3:
-        return None, frames[1], frames[2]
-    return None
-
-
-class _Life:
-    """One incarnation while it is built."""
-
-    def __init__(self) -> None:
-        self.payloads: dict[int, bytes] = {}
-        self.records: dict[int, int] = {}
-        self.live: dict[int, int] = {}
-        self.seen_by: dict[int, set[str]] = {}
-        self.doubtful: set[int] = set()
-
-    def add(self, number: int, payload: bytes, record: int, source: str) -> None:
-        if number not in self.payloads:
-            self.payloads[number] = payload
-            self.records[number] = record
-        if source in LIVE:
-            self.live.setdefault(number, record)
-        self.seen_by.setdefault(number, set()).add(source)
-
-
-class _Witness:
-    def __init__(self) -> None:
-        self.life: int | None = None
-        self.last = -1
-        self.disconnects = 0
-        self.used = 0
-        self.since_last = 0
-
-    @property
-    def excused(self) -> bool:
-        return self.disconnects > self.used
-
-
-class _Answer:
-    def __init__(self, request: int, start: int | None, newest_live: int | None) -> None:
-        self.request = request
-        self.start = start
-        self.newest_live = newest_live
-        self.numbers: list[int] = []
-        self.ended = False
-        self.life: int | None = None
+    def before(self, seen: Sighting) -> Sighting | None:
+        """An earlier sighting of the number, or one that stood in its place."""
+        if (heard := self.heard.get(seen.number)) is not None:
+            return heard
+        if (placed := self.in_place.get(seen.number)) is not None and placed is not seen:
+            return placed
+        answered = self.answered.get(seen.number)
+        return answered if answered is not None and answered.record < seen.record else None
 
 
 class _Builder:
-    def __init__(self) -> None:
-        self.lives: list[_Life] = []
-        self.witnesses = {source: _Witness() for source in LIVE}
-        self.live: list[Live] = []
-        self.answers: dict[str, _Answer] = {}
-        self.stale = False
-        """A disconnect was seen and nothing live since: a replay answer may be of a new life."""
-
-    def feed(self, index: int, record: Record) -> None:
-        if record.source == Source.MONITOR and record.event == DISCONNECTED:
-            witness = self.witnesses.get(Source(record.detail.get("of", Source.LIVE_A)))
-            if witness is not None:
-                witness.disconnects += 1
-                witness.since_last += 1
-            self.stale = True
-        elif record.is_live and record.frames is not None and (parts := split_live(record.frames)):
-            self._live(index, record.source, *parts)
-        elif record.source == Source.STIMULUS and record.event == "replay-request":
-            start = record.detail.get("start")
-            newest = max(self.lives[-1].payloads, default=None) if self.lives else None
-            answer = _Answer(index, None if start is None else int(start), newest)
-            self.answers[str(record.detail.get("client"))] = answer
-        elif record.is_replay and record.frames is not None and (replayed := split_replay(record.frames)):
-            self._replayed(index, record.source, replayed[1], replayed[2])
-
-    # live
-
-    def _live(self, index: int, source: str, number: int, payload: bytes) -> None:
-        witness = self.witnesses[Source(source)]
-        previous = witness.last if witness.life is not None else None
-        other: int | None = None
-        if witness.life is None:
-            arrival, life = Arrival.FIRST, self._home(number, payload)
-        elif number > witness.last:
-            arrival = Arrival.NEXT if number == witness.last + 1 else Arrival.AHEAD
-            life = witness.life
-            known = self.lives[life].payloads.get(number)
-            if known is not None and known != payload:
-                if (later := self._later(life, number, payload)) is not None or witness.excused:
-                    arrival = Arrival.RESTART
-                    life = self._next_life(life, number, payload) if later is None else later
-                    witness.used += witness.excused
-                else:
-                    arrival, other = Arrival.REUSED, self.lives[life].records[number]
-        else:
-            arrival, life, other = self._fall(witness, number, payload)
-        if arrival is not Arrival.REUSED:
-            self.lives[life].add(number, payload, index, source)
-        if arrival is Arrival.AHEAD and witness.since_last:
-            self.lives[life].doubtful.add(number)
-        if arrival not in (Arrival.DUPLICATE, Arrival.REUSED, Arrival.FILLED):
-            witness.last = number
-            witness.since_last = 0
-        elif arrival is Arrival.REUSED and number > witness.last:
-            witness.last = number
-        witness.life = life
-        self.stale = False
-        self.live.append(
-            Live(
-                record=index,
-                source=source,
-                number=number,
-                arrival=arrival,
-                incarnation=life,
-                previous=previous,
-                other=other,
-            )
-        )
-
-    def _fall(self, witness: _Witness, number: int, payload: bytes) -> tuple[Arrival, int, int | None]:
-        assert witness.life is not None
-        life = witness.life
-        known = self.lives[life].payloads.get(number)
-        if known == payload:
-            return Arrival.DUPLICATE, life, None
-        if witness.excused:
-            witness.used += 1
-            return Arrival.RESTART, self._next_life(life, number, payload), None
-        if known is not None:
-            return Arrival.REUSED, life, self.lives[life].records[number]
-        return Arrival.FILLED, life, None
-
-    def _home(self, number: int, payload: bytes) -> int:
-        """The incarnation of a witness's first message: the newest that does not contradict it."""
-        for life in range(len(self.lives) - 1, -1, -1):
-            if self.lives[life].payloads.get(number, payload) == payload:
-                return life
-        self.lives.append(_Life())
-        return len(self.lives) - 1
-
-    def _later(self, life: int, number: int, payload: bytes) -> int | None:
-        for later in range(life + 1, len(self.lives)):
-            if self.lives[later].payloads.get(number) == payload:
-                return later
-        return None
-
-    def _next_life(self, life: int, number: int, payload: bytes) -> int:
-        """The life after ``life``: one that another witness or a replay opened already, or a new one."""
-        for later in range(life + 1, len(self.lives)):
-            if self.lives[later].payloads.get(number, payload) == payload:
-                return later
-        self.lives.append(_Life())
-        return len(self.lives) - 1
-
-    # replay
-
-    def _replayed(self, index: int, source: str, sequence: bytes, payload: bytes) -> None:
-        answer = self.answers.setdefault(source, _Answer(index, None, None))
-        if sequence == END_SEQUENCE:
-            answer.ended = True
-            return
-        number = number_of(sequence)
-        if number is None:
-            return
-        answer.numbers.append(number)
-        if not self.lives:
-            self.lives.append(_Life())
-        known = self.lives[-1].payloads.get(number)
-        if known is not None and known != payload:
-            if not self.stale:
-                return
-            self.lives.append(_Life())
-        self.lives[-1].add(number, payload, index, source)
-        answer.life = len(self.lives) - 1
-
-    # the end
+    def __init__(self, collected: Collected, lives: list[Life]) -> None:
+        self.collected = collected
+        self.lives = lives
+        self.of = {run: index for index, life in enumerate(lives) for run in life.runs}
+        self.seams = [life.seams() for life in lives]
+        self.known = [
+            _Known(life, [[run for run in runs if self.of[run] == index] for runs in collected.live.values()])
+            for index, life in enumerate(lives)
+        ]
+        self.last: dict[str, int] = {}
+        self.current: dict[str, int] = {}
 
     def build(self) -> Timeline:
-        answers = tuple(
-            Answer(
-                source=source,
-                request=answer.request,
-                start=answer.start,
-                numbers=tuple(answer.numbers),
-                ended=answer.ended,
-                newest_live=answer.newest_live,
-                incarnation=answer.life,
-            )
-            for source, answer in self.answers.items()
-        )
-        return Timeline(
-            incarnations=tuple(
-                self._incarnation(index, life, [answer for answer in answers if answer.incarnation == index])
-                for index, life in enumerate(self.lives)
+        """Classify every live message, then lay out every life."""
+        sightings = sorted(
+            (
+                (seen.record, position, run, seen)
+                for runs in self.collected.live.values()
+                for run in runs
+                for position, seen in enumerate(run.sightings)
             ),
-            live=tuple(self.live),
-            answers=answers,
+            key=lambda item: item[0],
+        )
+        live = tuple(self._classify(run, seen, first=position == 0) for _, position, run, seen in sightings)
+        answers = tuple(self._answer(exchange) for exchange in self.collected.exchanges.values())
+        incarnations = tuple(
+            self._incarnation(index, [answer for answer in answers if answer.incarnation == index])
+            for index in range(len(self.lives))
+        )
+        return Timeline(incarnations=incarnations, live=live, answers=answers)
+
+    # live messages
+
+    def _classify(self, run: Run, seen: Sighting, *, first: bool) -> Live:
+        life = self.of[run]
+        previous = self.last.get(run.source)
+        arrival, other = self._arrival(run, seen, first=first)
+        if arrival in (Arrival.FIRST, Arrival.RESTART):
+            self.last[run.source] = seen.number
+        elif arrival not in (Arrival.DUPLICATE, Arrival.FILLED):
+            self.last[run.source] = max(seen.number, self.last[run.source])
+        self.current[run.source] = life
+        self.known[life].heard.setdefault(seen.number, seen)
+        return Live(
+            record=seen.record,
+            source=run.source,
+            number=seen.number,
+            arrival=arrival,
+            incarnation=life,
+            previous=previous,
+            other=None if other is None else other.record,
         )
 
-    def _incarnation(self, index: int, life: _Life, answers: list[Answer]) -> Incarnation:
-        numbers = sorted(life.payloads)
+    def _arrival(self, run: Run, seen: Sighting, *, first: bool) -> tuple[Arrival, Sighting | None]:
+        life = self.of[run]
+        if run.source not in self.current:
+            return Arrival.FIRST, None
+        if self.current[run.source] != life:
+            return Arrival.RESTART, None
+        last = self.last[run.source]
+        heard = self.known[life].heard.get(seen.number)
+        if seen.number > last:
+            if heard is not None and heard.payload != seen.payload:
+                return Arrival.REUSED, heard
+            if first and any(last < seam <= seen.number for seam in self.seams[life]):
+                return Arrival.SEAM, None
+            return (Arrival.NEXT if seen.number == last + 1 else Arrival.AHEAD), None
+        before = self.known[life].before(seen)
+        if before is None:
+            return Arrival.FILLED, None
+        return (Arrival.DUPLICATE, None) if before.payload == seen.payload else (Arrival.REUSED, before)
+
+    # answers
+
+    def _answer(self, exchange: Exchange) -> Answer:
+        life = self.of.get(exchange)
+        return Answer(
+            source=exchange.source,
+            request=exchange.first,
+            start=exchange.start,
+            numbers=tuple(seen.number for seen in exchange.sightings),
+            ended=exchange.ended,
+            newest_live=self._newest_live(life, exchange.first),
+            incarnation=life,
+        )
+
+    def _newest_live(self, life: int | None, record: int) -> int | None:
+        lives = [life] if life is not None else reversed(range(len(self.lives)))
+        for index in lives:
+            numbers = [number for number, seen in self.known[index].heard.items() if seen.record < record]
+            if numbers:
+                return max(numbers)
+        return None
+
+    # incarnations
+
+    def _incarnation(self, index: int, answers: list[Answer]) -> Incarnation:
+        known = self.known[index]
+        payloads = {**known.answered, **known.heard}
+        records: dict[int, int] = {}
+        seen_by: dict[int, set[str]] = {}
+        for run in self.lives[index].runs:
+            for number, seen in run.payloads.items():
+                if seen.payload == payloads[number].payload:
+                    records[number] = min(seen.record, records.get(number, seen.record))
+                    seen_by.setdefault(number, set()).add(run.source)
+        numbers = sorted(payloads)
         batches = tuple(
             Batch(
                 number=number,
-                payload=life.payloads[number],
-                record=life.records[number],
-                live=life.live.get(number),
-                seen_by=frozenset(life.seen_by[number]),
-                reading=read(life.payloads[number]),
+                payload=payloads[number].payload,
+                record=records[number],
+                live=known.heard[number].record if number in known.heard else None,
+                seen_by=frozenset(seen_by[number]),
+                reading=read(payloads[number].payload),
             )
             for number in numbers
         )
         gaps = tuple(
-            _gap(before + 1, after - 1, answers, maybe_restart=after in life.doubtful)
-            for before, after in itertools.pairwise(numbers)
+            self._gap(index, batches[at], batches[at + 1], answers)
+            for at, (before, after) in enumerate(itertools.pairwise(numbers))
             if after > before + 1
         )
-        return Incarnation(index=index, batches=batches, gaps=gaps, origin_known=bool(numbers) and numbers[0] == 0)
+        return Incarnation(
+            index=index,
+            batches=batches,
+            gaps=gaps,
+            origin_known=bool(numbers) and numbers[0] == 0,
+            seams=self.seams[index],
+        )
+
+    def _gap(self, index: int, before: Batch, after: Batch, answers: list[Answer]) -> Gap:
+        first, last = before.number + 1, after.number - 1
+        attribution, why = Attribution.UNATTRIBUTED, "no replay answer and no count of the publisher covers it"
+        if any(_lacks(answer, first, last) for answer in answers):
+            attribution = Attribution.PUBLISHER
+            why = "a replay answer that ended with the marker holds what stands before and after it, and not this"
+        elif any(before.record < record < after.record for record in self.collected.troubles):
+            attribution, why = Attribution.HARNESS, "the harness had trouble when it came"
+        elif self._cut_off(index, first):
+            attribution, why = Attribution.TRANSPORT, "every witness was disconnected when it came"
+        return Gap(
+            first=first, last=last, attribution=attribution, why=why, maybe_restart=after.number in self.seams[index]
+        )
+
+    def _cut_off(self, index: int, first: int) -> bool:
+        """Whether every witness that heard what stands on both sides of a gap was disconnected in it."""
+        crossings = 0
+        for runs in self.collected.live.values():
+            mine = [run for run in runs if self.of[run] == index]
+            numbers = sorted(number for run in mine for number in run.payloads)
+            at = bisect.bisect_left(numbers, first)
+            if not 0 < at < len(numbers):
+                continue
+            crossings += 1
+            if any({numbers[at - 1], numbers[at]} <= run.payloads.keys() for run in mine):
+                return False
+        return crossings > 0
 
 
-def _gap(first: int, last: int, answers: Iterable[Answer], *, maybe_restart: bool) -> Gap:
-    """A gap with its attribution: the publisher's when a complete answer around it lacks it too."""
-    for answer in answers:
-        if not answer.ended or answer.start is None or answer.start > first or not answer.numbers:
-            continue
-        if answer.numbers[0] < first and max(answer.numbers) > last:
-            return Gap(
-                first=first,
-                last=last,
-                attribution=Attribution.PUBLISHER,
-                why="a replay answer that ended with the marker holds what stands before and after it, and not this",
-                maybe_restart=maybe_restart,
-            )
-    why = "no replay answer and no count of the publisher covers it"
-    return Gap(first=first, last=last, attribution=Attribution.UNATTRIBUTED, why=why, maybe_restart=maybe_restart)
-
-
-def build(records: Iterable[tuple[int, Record]]) -> Timeline:
-    """The timeline of one stream, from its records with their indices in the trace."""
-    builder = _Builder()
-    for index, record in records:
-        builder.feed(index, record)
-    return builder.build()
+def _lacks(answer: Answer, first: int, last: int) -> bool:
+    """Whether a complete answer covers the numbers from first to last, and holds none of them."""
+    if not answer.ended or answer.start is None or answer.start > first or not answer.numbers:
+        return False
+    return answer.numbers[0] < first and max(answer.numbers) > last
 
 
 def events(timeline: Timeline) -> Iterator[tuple[Incarnation, Batch, Event]]:
