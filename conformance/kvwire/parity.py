@@ -97,12 +97,15 @@ class Examples:
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """One function tried on one block: the state that gave its hash, or else the only state there can be."""
+    """One function tried on one block: the state that gave its hash, or else the only state there can be; and the
+    scopes in which it gave any hash.
+    """
 
     function: Function
     hit: State | None
     state: State | None
     known: bool
+    shown: tuple[Scope, ...]
 
 
 Place = tuple[str | None, int, int | None]
@@ -165,9 +168,9 @@ class Parity:
 
     ``matches`` counts blocks by true function, ``solid`` those of them that no mistake gives too; ``missed`` holds,
     by true function, blocks that it does not give though all inputs are known and no other true function gives them;
-    ``mistaken``, by mistake, blocks that it gives and no true function; ``conflicts`` blocks that only another true
-    function gives than the blocks before them; ``untrue`` blocks that the named functions do not give, and
-    ``unknown`` counts reasons.
+    ``mistaken``, by mistake, blocks that it gives and no true function; ``against`` counts, by mistake, blocks that its
+    truth gives and it does not; ``conflicts`` holds blocks that only another true function gives than the blocks before
+    them; ``untrue`` blocks that the named functions do not give, and ``unknown`` counts reasons.
     """
 
     def __init__(self, scopes: Iterable[Scope] = (), *, window: int = WINDOW, search: int = SEARCH) -> None:
@@ -188,6 +191,7 @@ class Parity:
         self.solid: Counter[str] = Counter()
         self.missed: dict[str, Examples] = {}
         self.mistaken: dict[str, Examples] = {}
+        self.against: Counter[str] = Counter()
         self.conflicts = Examples()
         self.untrue = Examples()
         self.unknown: Counter[str] = Counter()
@@ -262,7 +266,8 @@ class Parity:
         block = case.block
         if case.above is not None and (followed := case.above.get(function.name)) is not None:
             state = function.step(followed, block)
-            return _Attempt(function, state if state.hash == case.value else None, state, known=state.hash is not None)
+            shown: tuple[Scope, ...] = () if state.hash is None else (state.scope,)
+            return _Attempt(function, state if state.hash == case.value else None, state, bool(shown), shown)
         root = block.parent is None
         if not root and function.family == "key-chain":
             return None
@@ -270,14 +275,15 @@ class Parity:
         starts = [function.start(scope) if root else function.join(scope) for scope in scopes]
         states = [function.step(start, block) for start in starts if start is not None]
         if hit := next((state for state in states if state.hash == case.value), None):
-            return _Attempt(function, hit, hit, known=True)
+            return _Attempt(function, hit, hit, known=True, shown=(hit.scope,))
         known = (
             len(states) == len(starts)
             and (function.inputs if root else function.later) <= case.knowledge
             and (root or function.foreign or case.link.plain)
             and all(state.hash is not None for state in states)
         )
-        return _Attempt(function, None, states[0] if known and len(states) == 1 else None, known=known)
+        shown = tuple(state.scope for state in states if state.hash is not None)
+        return _Attempt(function, None, states[0] if known and len(states) == 1 else None, known, shown)
 
     # one block
 
@@ -298,6 +304,10 @@ class Parity:
         self._compare(case, named, right, wrong, sure, states)
         if right:
             self._matched(case, right, wrong, states, searched=search)
+            for attempt in attempts if search else ():
+                scopes = [a.hit.scope for a in right if a.hit is not None and a.function.name == attempt.function.truth]
+                if attempt.hit is None and any(scope in attempt.shown for scope in scopes):
+                    self.against[attempt.function.name] += 1
             return Match(tuple(attempt.function.name for attempt in right))
         for name in dict.fromkeys((*(a.function.name for a in sure), *(str(a.function.truth) for a in wrong))):
             self.missed.setdefault(name, Examples()).add(case.example(wrong, states, (name,)))
@@ -381,6 +391,6 @@ class Parity:
             return SEARCHED
         if case.block.parent is not None and case.above is None:
             return FORGOTTEN if self._states.forgotten else PARENT
-        if case.block.parent is None and not front and all(attempt.known for attempt in attempts):
+        if not front and case.knowledge >= {"lora", "salt"}:
             return NOTHING
         return SCOPE

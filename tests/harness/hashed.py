@@ -10,11 +10,14 @@ import msgspec
 from tests.harness.streams import Event, Story
 
 from kvwire import registry
-from kvwire.functions import NO_SCOPE, Block, Function, Scope, State, Token
+from kvwire.chains import Chains
+from kvwire.functions import NO_SCOPE, Block, Function, Scope, State, Token, named
 from kvwire.judges.area import Context
 from kvwire.judges.hashing import Hashing
 from kvwire.judging import records_of, run_areas
 from kvwire.mistakes import BY_NAME
+from kvwire.parity import Match, Mismatch, Parity, Result, Unknown
+from kvwire.stimuli import prompts
 from kvwire.timeline import build
 from kvwire.trace import Trace
 from kvwire.verdict import Tally
@@ -114,6 +117,39 @@ def cached(told: Story, blocks: Sequence[tuple[Token, ...]], scope: Scope = NO_S
     if scope.salt is not None:
         detail["salt"] = scope.salt
     told.stimulus("cache", **detail)
+
+
+def recompute(told: Story, label: str | None = None, **options: Any) -> tuple[Parity, list[Result]]:
+    """Everything that is stored in a story, through a tracker of its own."""
+    chains = Chains(prompts(list(enumerate(told.records))))
+    parity = Parity(chains.scopes, **options)
+    results: list[Result] = []
+    for incarnation in told.timeline().incarnations:
+        chains.begin()
+        parity.begin()
+        for batch in incarnation.batches:
+            for seen in batch.reading.events:
+                if seen.kind == "stored":
+                    links = [link for link, _ in chains.stored(seen, batch.record)]
+                    results += parity.stored(batch, seen, links, named(label))
+    return parity, results
+
+
+def kinds(results: Sequence[Result]) -> str:
+    """One letter a block: a match, a wrong hash, unknown."""
+    return "".join({Match: "m", Mismatch: "w", Unknown: "?"}[type(result)] for result in results)
+
+
+def wired(function: Function, blocks: Blocks, scope: Scope = NO_SCOPE, **keys: Any) -> list[Any]:
+    """A chain in two events, as a publisher that uses the function sends it."""
+    hashes = chain(function.name, blocks, scope)
+    half = len(blocks) // 2
+    parts = []
+    for first, last in ((0, half), (half, len(blocks))):
+        if function.label.startswith("x-vllm"):
+            keys["extra_keys"] = [extra_of(at, scope) for at in range(first, last)]
+        parts.append(event(hashes[:last], blocks[:last], first=first, **keys))
+    return parts
 
 
 def hashing(trace: Trace) -> Hashing:

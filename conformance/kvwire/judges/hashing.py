@@ -227,7 +227,7 @@ class Hashing(Area):
         mistakes = {
             name: examples
             for name, examples in parity.mistaken.items()
-            if examples.count >= DECIDING and not parity.solid[str(BY_NAME[name].truth)]
+            if examples.count >= DECIDING and not parity.against[name]
         }
         if parity.conflicts.count:
             first = " or ".join(f.name for f in parity.candidates)
