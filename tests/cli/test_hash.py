@@ -1,0 +1,79 @@
+"""``kvwire hash``: the standard's algorithms for people without our code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from kvwire.cli import main
+
+
+def lines(*arguments: str) -> list[dict[str, object]]:
+    done = CliRunner().invoke(main, ["hash", *arguments])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.output.splitlines()]
+
+
+def refusal(*arguments: str) -> str:
+    done = CliRunner().invoke(main, ["hash", *arguments])
+    assert done.exit_code == 2
+    return done.output
+
+
+def test_the_known_answer_of_v1() -> None:
+    (block,) = lines("v1_block_key", "--tokens", "1,2,3,4", "--block-size", "4")
+    assert block == {
+        "block": 0,
+        "tokens": [1, 2, 3, 4],
+        "unsigned": "924206229973855",
+        "signed": "924206229973855",
+        "key": None,
+        "partial": False,
+    }
+
+
+def test_a_trailing_partial_block_is_said_to_be_one() -> None:
+    first, rest = lines("v1_block_key", "--tokens", "1,2,3,4,5,6", "--block-size", "4")
+    assert (first["partial"], rest["partial"]) == (False, True)
+    assert rest["unsigned"] == "6875034662206558884"
+
+
+def test_v2_shows_the_wire_form_and_the_full_key() -> None:
+    first, second = lines("v2_sha256_64/u32", "--tokens", "1,2,3,4,5,6,7,8", "--block-size", "4")
+    assert first["unsigned"] == "16443243144690205867"
+    assert first["signed"] == "-2003500929019345749"
+    assert first["key"] == "e432228522a304ab556d66e6e40979ad05575f28b19b554264dd3c6277aaf073"
+    (chained,) = lines(
+        "v2_sha256_64/u32", "--tokens", "5,6,7,8", "--block-size", "4", "--parent-key", str(first["key"])
+    )
+    assert chained["unsigned"] == second["unsigned"] == "8460888372051954880"
+
+
+def test_scopes() -> None:
+    by_text, by_id = (
+        lines("v2_sha256_64/u32", "--tokens", "1,2,3,4", "--block-size", "4", *salt)
+        for salt in (("--salt", "tenant-a"), ("--salt-id", "16248643848220682112"))
+    )
+    assert by_text == by_id
+    (lora,) = lines("v1_block_key", "--tokens", "1,2,3,4", "--block-size", "4", "--lora-id", "123")
+    assert lora["unsigned"] == "15718075209399076427"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("v2_sha256_64/u32", "--tokens", "1,2", "--block-size", "2", "--parent", "5"), "256-bit key"),
+        (("v1_block_key", "--tokens", "1,2", "--block-size", "2", "--parent-key", "00"), "64-bit hash"),
+        (("v2_sha256_64/u32", "--tokens", "1,2", "--block-size", "2", "--parent-key", "00"), "64 hex digits"),
+        (("v1_block_key", "--tokens", "1,x", "--block-size", "2"), "'x' is neither"),
+        (("v1_block_key", "--tokens", "", "--block-size", "2"), "no token"),
+        (("v1_block_key", "--tokens", "-1", "--block-size", "2"), "-1"),
+        (("v2_sha256_64/u32", "--tokens", str(2**31), "--block-size", "1"), str(2**31)),
+        (("v1_block_key", "--tokens", "1", "--block-size", "1", "--salt", "a", "--salt-id", "1"), "exclude"),
+        (("v3", "--tokens", "1", "--block-size", "1"), "v3"),
+    ],
+)
+def test_what_cannot_be_hashed_is_refused_with_the_reason(arguments: tuple[str, ...], says: str) -> None:
+    assert says in refusal(*arguments)
