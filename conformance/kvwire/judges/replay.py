@@ -36,6 +36,8 @@ class _Exchange:
         self.request = request
         self.start = start
         self.kind = kind
+        self.followed = False
+        """Whether another request was sent behind it: an end marker shows that it was read."""
         self.items: list[_Item] = []
         self.odd: list[tuple[int, tuple[bytes, ...]]] = []
         self.outcome: str | None = None
@@ -64,6 +66,8 @@ class Replay(Area):
         super().__init__(context)
         self.exchanges: dict[str, _Exchange] = {}
         self.live_frames: dict[int, tuple[bytes, ...]] = {}
+        self.heedless = False
+        """Whether an answer began below the start that was asked for."""
 
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live and record.frames is not None:
@@ -74,6 +78,8 @@ class Replay(Area):
             self.exchanges[client] = _Exchange(
                 client, index, None if start is None else int(start), str(record.detail.get("kind", WELL_FORMED))
             )
+        elif record.source == Source.STIMULUS and record.event == "replay-behind":
+            self.exchanges[str(record.detail.get("client"))].followed = True
         elif record.source == Source.STIMULUS and record.event == "replay-done":
             exchange = self.exchanges.get(str(record.detail.get("client")))
             if exchange is not None:
@@ -93,6 +99,11 @@ class Replay(Area):
         by_number: dict[tuple[int | None, int], list[Live]] = defaultdict(list)
         for live in timeline.live:
             by_number[live.incarnation, live.number].append(live)
+        self.heedless = any(
+            (number_of(exchange.data[0].sequence) or 0) < (exchange.start or 0)
+            for exchange in self.exchanges.values()
+            if exchange.well_formed and exchange.data
+        )
         before: _Exchange | None = None
         for exchange in self.exchanges.values():
             if exchange.outcome is None:
@@ -289,7 +300,11 @@ class Replay(Area):
             self._no_data("KVW-REP-006", exchange)
 
     def _no_data(self, requirement: str, exchange: _Exchange) -> None:
-        if exchange.data:
+        if exchange.followed and not exchange.ends and not exchange.data:
+            self.open(requirement, "neither a malformed request nor the well-formed one behind it was answered")
+        elif exchange.data and exchange.followed and len(exchange.ends) < 2 and self.heedless:
+            self.open(requirement, "a request behind the malformed one may be the cause: starts are not heeded")
+        elif exchange.data:
             item = exchange.data[0]
             self.broke(
                 requirement,
@@ -316,7 +331,7 @@ class Replay(Area):
     @judge("KVW-REP-016")
     def marker_alone(self, exchange: _Exchange) -> None:
         """KVW-REP-016: A publisher MAY answer a malformed request with the end marker alone."""
-        if exchange.ends and not exchange.data:
+        if len(exchange.ends) > exchange.followed and not exchange.data:
             self.saw("KVW-REP-016")
 
     # completeness

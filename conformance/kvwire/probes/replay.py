@@ -217,6 +217,27 @@ class Asker:
             elif (number := number_of(parts[1])) is not None:
                 client.numbers.append(number)
 
+    def await_read(self, clients: list[Client], start: int) -> None:
+        """Send another request behind an unanswered one of each client, and wait for an end marker on each connection.
+
+        A connection keeps its order: an end marker shows that the first request was read, and that its answer, if it
+        has one, is here. A publisher that serves a request now and then may take its time for that.
+        """
+        for client in clients:
+            self.session.mark("replay-behind", client.stream, client=client.name, start=str(start))
+            client.socket.send_multipart((b"", start_frame(start)), zmq.DONTWAIT)
+        bound = IMPATIENT_S if self.silent else self.session.limits.replay_s
+        end = time.monotonic() + bound
+        while not all(client.marked or client.lost for client in clients) and time.monotonic() < end:
+            if self.session.left() <= 0:
+                break
+            self.listen(POLL_MS)
+        self.linger()
+        for client in clients:
+            client.bound_s = bound
+            client.outcome = "marker" if client.marked else "timeout"
+            self.done(client)
+
     def linger(self) -> None:
         """Hear what comes late, for ``late_s``."""
         end = time.monotonic() + self.session.limits.late_s
@@ -238,18 +259,13 @@ def starts(asker: Asker, stream: Stream) -> bool:
 
 
 def malformed(asker: Asker, stream: Stream) -> None:
-    """Ask wrongly in every way, and after each time rightly."""
+    """Ask wrongly in every way, and after each time rightly, on another connection; then await the wrong ones."""
     newest = asker.session.recorder.newest(stream.name) or 0
     wrong: list[Client] = []
     for kind, frames in MALFORMED:
         wrong.append(asker.send(stream, kind, frames))
         asker.ask(stream, newest)
-    asker.linger()
-    for client in wrong:
-        if client.outcome is None:
-            client.outcome = "marker" if client.marked else "timeout"
-            client.bound_s = asker.session.limits.late_s
-            asker.done(client)
+    asker.await_read([client for client in wrong if client.outcome is None], newest + FUTURE)
 
 
 def run(session: Session) -> None:
