@@ -11,7 +11,7 @@ from typing import Any
 
 from kvwire.events import DIGEST, KINDS, MEDIA, REQUIRED, TWO_63, TWO_64, Event, EventKind, Flaw, Form, Reading
 from kvwire.fastpath import read_quickly
-from kvwire.wire import LIMITS, Kind, Limits, Node, WireError, walk
+from kvwire.wire import LIMITS, Kind, LimitError, Limits, Node, WireError, walk
 
 ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
     "stored": (
@@ -55,37 +55,32 @@ def describe(node: Node) -> str:
 
 
 class _Builder:
-    """Collects the fields and flaws of one event."""
+    """Collects the fields of one event, and the first flaw of each sort."""
 
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
         self.index = index
-        self.flaws: list[Flaw] = []
+        self.flaws: dict[str, Flaw] = {}
         self.fields: dict[str, Node] = {}
         self.form: Form = "map"
         self.tag = ""
+        self.unsigned = 0
 
     def flaw(self, code: str, expected: str, node: Node, seen: str | None = None) -> None:
-        self.flaws.append(Flaw(code, expected, describe(node) if seen is None else seen, node.start, node.end))
+        if code not in self.flaws:
+            seen = describe(node) if seen is None else seen
+            self.flaws[code] = Flaw(code, expected, seen, node.start, node.end)
 
     # form
 
     def read_map(self) -> None:
-        seen: set[str] = set()
-        for key, value in self.node.pairs:
-            if key.kind is not Kind.STR or not key.text_ok:
-                self.flaw("key-not-string", "map keys that are strings", key)
-                continue
-            if key.value in seen:
-                self.flaw("key-twice", f"each key once, {key.value!r} too", key, f"{key.value!r} a second time")
-            seen.add(key.value)
-            self.fields[key.value] = value
+        self.fields = {key.value: value for key, value in self.node.pairs if key.kind is Kind.STR and key.text_ok}
         tag = self.fields.pop("type", None)
-        if tag is None or tag.kind is not Kind.STR or not tag.text_ok:
+        if tag is None or tag.kind is not Kind.STR:
             self.flaw(
                 "untagged", "a `type` key that is a string", self.node, "no `type`" if tag is None else describe(tag)
             )
-        else:
+        elif tag.text_ok:
             self.tag = tag.value
 
     def read_array(self) -> None:
@@ -103,20 +98,29 @@ class _Builder:
                     self.fields["cache_salt"] = salt
                 continue
             self.fields[name] = value
-        if self.tag == "BlockStored" and len(items) > 8:
+        longest = {"BlockStored": 7, "BlockRemoved": 3}.get(self.tag, len(items))
+        if len(items) > longest and self.form == "array":
             self.form = "array-v"
 
     # fields
 
-    def _scan_ext(self) -> None:
+    def _scan(self) -> None:
+        """Look at every value inside the event, for what may stand nowhere."""
         stack = [self.node]
         while stack:
             node = stack.pop()
             if node.kind is Kind.EXT:
-                self.flaw("ext", "no ext type anywhere in a batch", node)
-            stack.extend(node.items)
+                self.flaw("ext", "no ext type anywhere in a payload", node)
+            seen: set[str | bytes] = set()
             for key, value in node.pairs:
-                stack += (key, value)
+                stack += (value, key)
+                if key.kind is not Kind.STR:
+                    self.flaw("key-not-string", "map keys that are strings", key)
+                elif key.value in seen:
+                    self.flaw("key-twice", f"each key once, {key.value!r} too", key, f"{key.value!r} a second time")
+                else:
+                    seen.add(key.value)
+            stack.extend(reversed(node.items))
 
     def _hash(self, node: Node, what: str) -> int | None:
         if node.kind is not Kind.INT:
@@ -125,6 +129,7 @@ class _Builder:
         if node.value == 0:
             self.flaw("hash-zero", f"{what} other than 0", node)
         if node.value >= TWO_63:
+            self.unsigned += 1
             self.flaw("hash-unsigned", f"{what} in signed form, {int(node.value) - TWO_64}", node, str(node.value))
         return int(node.value) % TWO_64
 
@@ -183,8 +188,10 @@ class _Builder:
         node = self.fields.get("medium")
         if node is None or node.kind is Kind.NIL:
             return None, True
-        if node.kind is not Kind.STR or not node.text_ok or node.value == "":
+        if node.kind is not Kind.STR or not node.value:
             self.flaw("medium", "`medium` that is a non-empty string or nil", node)
+            return None, False
+        if not node.text_ok:
             return None, False
         if node.value not in MEDIA and not node.value.startswith("x-"):
             self.flaw("medium-name", f"a medium of the registry ({', '.join(sorted(MEDIA))}) or an x- name", node)
@@ -209,13 +216,14 @@ class _Builder:
             ("group_idx", Kind.INT),
             ("kv_cache_spec_sliding_window", Kind.INT),
             ("kv_cache_spec_kind", Kind.STR),
+            ("hash_algo", Kind.STR),
         ):
             node = self.fields.get(key)
             if node is None or node.kind is Kind.NIL:
                 continue
             negative = kind is Kind.INT and key != "lora_id"
             if node.kind is not kind or (negative and node.value < 0):
-                what = f"a{' non-negative' if negative else ''} {kind.value}" if kind is Kind.INT else "a string"
+                what = "a non-negative integer" if negative else f"a {kind.value}" if kind is Kind.STR else "an integer"
                 self.flaw("type", f"`{key}` that is {what} or nil", node)
 
     def _mm_keys(self) -> tuple[tuple[tuple[bytes, int], ...], ...] | None:
@@ -224,15 +232,10 @@ class _Builder:
             return None
         blocks: list[tuple[tuple[bytes, int], ...]] = []
         for block in node.items:
-            keys: list[tuple[bytes, int]] = []
-            for key in block.items:
-                digest, offset = key.get("hash"), key.get("start_offset")
-                if digest is None or offset is None or offset.kind is not Kind.INT:
-                    return None
-                if digest.kind is not Kind.STR or not DIGEST.match(str(digest.value)):
-                    return None
-                keys.append((bytes.fromhex(digest.value), int(offset.value)))
-            blocks.append(tuple(keys))
+            keys = [_mm_key(key) for key in block.items]
+            if block.kind is not Kind.ARRAY or None in keys:
+                return None
+            blocks.append(tuple(key for key in keys if key is not None))
         return tuple(blocks)
 
     def build(self) -> Event:
@@ -244,7 +247,7 @@ class _Builder:
             self.flaw("not-a-map", "an event that is a map tagged `type`", self.node)
             self.form = "none"
         kind = KINDS.get(self.tag, "unknown")
-        self._scan_ext()
+        self._scan()
         if self.form == "map" and self.tag:
             for key in REQUIRED[kind]:
                 if key not in self.fields:
@@ -258,7 +261,9 @@ class _Builder:
         group, group_ok = self._group()
         if kind == "stored" and "block_hashes" in self.fields and "token_ids" in self.fields:
             self._length(size)
-        sound = kind != "unknown" and hashes_ok and parent_ok and medium_ok and group_ok
+        # What an array clear with a medium ends is not known.
+        clear_ok = kind != "cleared" or self.form == "map" or medium is None
+        sound = kind != "unknown" and hashes_ok and parent_ok and medium_ok and group_ok and clear_ok
         return Event(
             kind=kind,
             tag=self.tag,
@@ -280,10 +285,11 @@ class _Builder:
             hash_algo=self._scalar("hash_algo", Kind.STR),
             cache_salt=self._scalar("cache_salt", Kind.STR),
             mm_keys=self._mm_keys(),
-            unsigned_hashes=sum(1 for flaw in self.flaws if flaw.code == "hash-unsigned"),
+            v=self._scalar("v", Kind.INT),
+            unsigned_hashes=self.unsigned,
             sound=sound,
             whole=sound and tokens_ok and size is not None and len(tokens) == len(hashes) * size and bool(hashes),
-            flaws=tuple(self.flaws),
+            flaws=tuple(self.flaws.values()),
         )
 
     def _length(self, size: int | None) -> None:
@@ -291,13 +297,25 @@ class _Builder:
         if hashes.kind is not Kind.ARRAY or tokens.kind is not Kind.ARRAY:
             return
         n, m = len(hashes.items), len(tokens.items)
-        if n == 0 or (size is not None and m != n * size):
+        if n == 0 or m == 0 or (size is not None and m != n * size):
             self.flaw(
                 "length",
                 "at least one block hash, and `block_size` tokens for each",
                 self.node,
                 f"{n} hashes, {m} tokens, block_size {size}",
             )
+
+
+def _mm_key(node: Node) -> tuple[bytes, int] | None:
+    """Digest and start offset of an `mm_key` map; None when it is none."""
+    kind, digest, offset = node.get("type"), node.get("hash"), node.get("start_offset")
+    if kind is None or digest is None or offset is None or kind.value != "mm_key":
+        return None
+    if digest.kind is not Kind.STR or not digest.text_ok or not DIGEST.match(digest.value):
+        return None
+    if offset.kind is not Kind.INT or offset.value < 0:
+        return None
+    return bytes.fromhex(digest.value), int(offset.value)
 
 
 def _batch_flaws(node: Node, payload: bytes) -> list[Flaw]:
@@ -309,6 +327,11 @@ def _batch_flaws(node: Node, payload: bytes) -> list[Flaw]:
         )
     if node.kind is not Kind.ARRAY or len(node.items) != 3:
         flaws.append(Flaw("batch", "an array of exactly three", describe(node), node.start, node.end))
+    flaws += [
+        Flaw("ext", "no ext type anywhere in a payload", describe(item), item.start, item.end)
+        for item in node.items
+        if item.kind is Kind.EXT
+    ]
     return flaws
 
 
@@ -329,7 +352,8 @@ def read_slowly(payload: bytes, limits: Limits = LIMITS) -> Reading:
         node = walk(payload, limits)
     except WireError as error:
         end = len(payload)
-        flaw = Flaw("msgpack", "one msgpack value", error.message, min(error.offset, end), end)
+        code = "limit" if isinstance(error, LimitError) else "msgpack"
+        flaw = Flaw(code, "one msgpack value", error.message, min(error.offset, end), end)
         return Reading(form="none", flaws=(flaw,))
     flaws = _batch_flaws(node, payload)
     items = node.items if node.kind is Kind.ARRAY else ()
@@ -362,6 +386,7 @@ def read_slowly(payload: bytes, limits: Limits = LIMITS) -> Reading:
 
 def read(payload: bytes, limits: Limits = LIMITS) -> Reading:
     """Read a payload: the fast path where it may be trusted, else the walker."""
-    if len(payload) <= limits.bytes and (quick := read_quickly(payload)) is not None:
+    within = len(payload) <= min(limits.bytes, limits.values)  # no value is shorter than a byte
+    if within and (quick := read_quickly(payload)) is not None:
         return quick
     return read_slowly(payload, limits)

@@ -13,6 +13,8 @@ EventKind = Literal["stored", "removed", "cleared", "unknown"]
 KINDS: dict[str, EventKind] = {"BlockStored": "stored", "BlockRemoved": "removed", "AllBlocksCleared": "cleared"}
 MEDIA = frozenset({"GPU", "CPU", "DISK", "STORAGE", "EXTERNAL", "REMOTE"})
 """The registry of media of edition 1; others are ``x-`` names."""
+FULL_KINDS = (None, "full", "full_attention")
+"""The values of `kv_cache_spec_kind` of groups that keep whole prefixes."""
 REQUIRED: dict[EventKind, tuple[str, ...]] = {
     "stored": (
         "block_hashes",
@@ -70,15 +72,21 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     hash_algo: str | None = None
     cache_salt: str | None = None
     mm_keys: tuple[tuple[tuple[bytes, int], ...], ...] | None = None
+    v: int | None = None
     unsigned_hashes: int = 0
     sound: bool = False
     whole: bool = False
     flaws: tuple[Flaw, ...] = ()
 
     @property
+    def opaque(self) -> bool:
+        """Whether it may change residency in a way that could not be read; an event of an unknown type does not."""
+        return not self.sound and (self.kind != "unknown" or not self.tag)
+
+    @property
     def full_attention(self) -> bool:
         """Whether its group keeps whole prefixes: no window, and kind absent or full."""
-        return self.window is None and self.spec_kind in (None, "full_attention", "full")
+        return self.window is None and self.spec_kind in FULL_KINDS
 
     def block(self, index: int) -> tuple[int | bytes, ...]:
         """The tokens of block ``index``; only for a ``whole`` event."""
@@ -86,7 +94,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.tokens[index * size : (index + 1) * size]
 
 
-UNREADABLE = frozenset({"msgpack", "hidden", "events"})
+UNREADABLE = frozenset({"msgpack", "limit", "hidden", "events"})
 """Flaws of a batch that hide its events."""
 
 
@@ -102,7 +110,5 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opaque(self) -> bool:
-        """Whether something that may change residency could not be read: then nothing after it is certain."""
-        return bool({flaw.code for flaw in self.flaws} & UNREADABLE) or any(
-            event.kind != "unknown" and not event.sound for event in self.events
-        )
+        """Whether its events could not be read at all: then nothing after it is certain."""
+        return bool({flaw.code for flaw in self.flaws} & UNREADABLE)

@@ -5,6 +5,7 @@ A function of the trace and the registry only, so that a live run and its record
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from kvwire import timeline as timelines
-from kvwire.events import Event, Form
+from kvwire.events import FULL_KINDS, TWO_64, Event, Form
 from kvwire.judges import AREAS, TABLE
 from kvwire.judges.area import Area, Context
 from kvwire.registry import Profile, Registry, Requirement
@@ -38,10 +39,14 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Offered:
-    """Tells which batches and events on the wire are what the harness offered."""
+    """Tells which batches and events on the wire are what the harness offered; an event is, as often as it was offered.
 
-    def __init__(self, offered: Sequence[Offer]) -> None:
-        self._by_ts = {offer.ts: offer for offer in offered}
+    A rank is the harness's only where the adapter says that it passes one on.
+    """
+
+    def __init__(self, offered: Sequence[Offer], sets: Iterable[str]) -> None:
+        self._stamps = {offer.ts for offer in offered}
+        self._ranks = {offer.rank for offer in offered if "rank" in sets}
         self._events: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         for offer in offered:
             for event in offer.events:
@@ -53,25 +58,28 @@ class _Offered:
     @staticmethod
     def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
         hashes = event.get("block_hashes") or ()
-        return event.get("type"), tuple(value % 2**64 for value in hashes if isinstance(value, int))
+        return event.get("type"), tuple(value % TWO_64 for value in hashes if isinstance(value, int))
 
     def batch(self, batch: Batch) -> frozenset[str]:
-        """``ts`` when the harness stamped the batch."""
-        import struct
-
+        """``ts`` when the harness stamped the batch, ``rank`` when it is the one that the harness passed."""
+        ours: set[str] = set()
         ts = batch.reading.ts
-        if ts is not None and struct.pack(">d", ts) in self._by_ts:
-            return frozenset({"ts"})
-        return frozenset()
+        if ts is not None and struct.pack(">d", ts) in self._stamps:
+            ours.add("ts")
+        if batch.reading.rank in self._ranks:
+            ours.add("rank")
+        return frozenset(ours)
 
     def event(self, event: Event) -> frozenset[str]:
         """``engine`` when the event is what was offered; anything else is the publisher's own."""
         if not self.any:
             return frozenset()
         candidates = self._events.get((event.tag, event.hashes), [])
-        if any(same_event(offered, event) for offered in candidates):
-            self.ours += 1
-            return frozenset({"engine"})
+        for at, offered in enumerate(candidates):
+            if same_event(offered, event):
+                del candidates[at]
+                self.ours += 1
+                return frozenset({"engine"})
         self.theirs += 1
         return frozenset()
 
@@ -82,12 +90,15 @@ def records_of(trace: Trace, stream: str) -> list[tuple[int, Record]]:
 
 
 def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[int, Record]]) -> _Offered:
-    """Show everything to the judges, in the documented order."""
+    """Show everything to the judges, in the documented order.
+
+    What could not be read is a gap for those who follow the stream: a batch as a whole, or an event in its place.
+    """
     areas = list(areas)
     for index, record in records:
         for area in areas:
             area.on_record(index, record)
-    offered = _Offered(offers(records))
+    offered = _Offered(offers(records), context.header.sets)
     for incarnation in context.timeline.incarnations:
         for area in areas:
             area.muted = frozenset()
@@ -102,15 +113,10 @@ def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[i
                 area.muted = stamped
                 area.on_batch(step)
             if step.reading.opaque:
-                hidden = Gap(
-                    first=step.number,
-                    last=step.number,
-                    attribution=Attribution.PUBLISHER,
-                    why="the batch cannot be read",
-                )
-                for area in areas:
-                    area.on_gap(hidden)
+                _hide(areas, step)
             for event in step.reading.events:
+                if event.opaque:
+                    _hide(areas, step)
                 muted = stamped | offered.event(event)
                 for area in areas:
                     area.muted = muted
@@ -119,6 +125,13 @@ def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[i
         area.muted = frozenset()
         area.finish()
     return offered
+
+
+def _hide(areas: Iterable[Area], batch: Batch) -> None:
+    number = batch.number
+    hidden = Gap(first=number, last=number, attribution=Attribution.PUBLISHER, why="it cannot be read")
+    for area in areas:
+        area.on_gap(hidden)
 
 
 def judge_stream(
@@ -180,10 +193,10 @@ def _notes(timeline: Timeline, offered: _Offered) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def applicable(requirement: Requirement, header: Header) -> bool:
-    """Whether this run has the control that the sentence needs."""
+def applicable(requirement: Requirement, stream: StreamInfo, header: Header) -> bool:
+    """Whether this run has the control over the stream that the sentence needs."""
     have = {"passive", *header.can}
-    if any(stream.replay for stream in header.streams) or header.level == "replayable":
+    if stream.replay is not None:
         have.add("replayable")
     return set(requirement.needs) <= have
 
@@ -206,7 +219,9 @@ def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Rea
             return Reason.NOT_CLAIMED
         case "KVW-RES-004" if statement.residency == "set":
             return Reason.NOT_CLAIMED
-        case "KVW-CHN-002" if not any(group.window is not None for group in statement.groups):
+        case "KVW-CHN-002" if not any(
+            group.window is not None or group.kind not in FULL_KINDS for group in statement.groups
+        ):
             return Reason.NOT_CLAIMED
         case _ if requirement in WHEN_ANNOUNCED:
             return Reason.NOT_USED
@@ -217,7 +232,11 @@ def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Rea
 def outcome(
     requirement: Requirement, stream: StreamInfo, tally: Tally, header: Header, form: Form, profile: Profile
 ) -> Outcome:
-    """The verdict of one tally: no witness is INCONCLUSIVE, never PASS."""
+    """The verdict of one tally: no witness is INCONCLUSIVE, never PASS.
+
+    What the adapter writes itself (``envelope``, ``encoder``) is never the publisher's. Of events, ``ts`` and rank the
+    tally holds only what was not the harness's choice, so that a violation among them counts.
+    """
 
     def verdict(value: Verdict, reason: str = "") -> Outcome:
         return Outcome(
@@ -235,9 +254,13 @@ def outcome(
         return Outcome(
             requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.NOT_CLAIMED
         )
-    if not applicable(requirement, header):
+    if not applicable(requirement, stream, header):
         return Outcome(
             requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.BEYOND
+        )
+    if requirement.decided_by in header.sets and requirement.decided_by in ("envelope", "encoder"):
+        return Outcome(
+            requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.OURS
         )
     if tally.violations:
         return verdict(Verdict.FAIL if requirement.mandatory else Verdict.WARN)

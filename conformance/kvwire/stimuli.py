@@ -4,7 +4,9 @@ A stimulus record's ``event`` is the adapter verb; its ``detail`` holds the requ
 side by side: ``publish`` → ``batch`` (the projection) and ``accepted``; ``cache`` → ``tokens lora salt mm`` and
 ``cached_tokens``; ``resident`` → ``hashes``; ``stats`` → its counters. A verb that failed has ``refused``,
 ``unsupported`` or ``error``. A replay request is ``replay-request`` {client, start, kind} and ends with
-``replay-done`` {client, outcome}; a wait for a reset to show ends with ``reset-done`` {outcome}.
+``replay-done`` {client, outcome}; ``replay-behind`` {client, start} is a well-formed request behind a malformed one on
+the same connection, whose end marker shows that the first was read. A wait for a reset to show ends with
+``reset-done`` {outcome}.
 """
 
 from __future__ import annotations
@@ -33,12 +35,17 @@ def succeeded(record: Record, verb: str) -> bool:
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch that the harness offered through ``publish``: the record, its ``ts`` bits, and its events."""
+    """One batch that the harness offered through ``publish``: the record, its ``ts`` bits, its events and rank.
+
+    ``failed``: the adapter refused it or erred, so that it may not have reached the publisher.
+    """
 
     record: int
     ts: bytes
     events: tuple[Mapping[str, Any], ...]
     accepted: bool
+    rank: int | None = None
+    failed: bool = False
 
 
 def offers(records: Sequence[tuple[int, Record]]) -> tuple[Offer, ...]:
@@ -54,6 +61,8 @@ def offers(records: Sequence[tuple[int, Record]]) -> tuple[Offer, ...]:
                 ts=struct.pack(">d", read_float(batch["ts"])),
                 events=tuple(plain_event(event) for event in batch["events"]),
                 accepted=bool(record.detail.get("accepted", False)),
+                rank=batch.get("data_parallel_rank"),
+                failed=any(failure in record.detail for failure in FAILED),
             )
         )
     return tuple(found)
@@ -65,6 +74,8 @@ def same_event(offered: Mapping[str, Any], seen: Event) -> bool:
         return False
     if seen.kind == "cleared":
         return True
+    if offered.get("hash_algo") not in (None, seen.hash_algo):  # a publisher may announce what it is configured for
+        return False
     hashes = tuple(value % TWO_64 for value in offered.get("block_hashes", ()) if isinstance(value, int))
     if hashes != seen.hashes or offered.get("medium") != seen.medium or (offered.get("group_idx") or 0) != seen.group:
         return False
@@ -78,6 +89,8 @@ def same_event(offered: Mapping[str, Any], seen: Event) -> bool:
         and offered.get("block_size") == seen.block_size
         and offered.get("lora_id") == seen.lora_id
         and offered.get("lora_name") == seen.lora_name
+        and offered.get("kv_cache_spec_kind") == seen.spec_kind
+        and offered.get("kv_cache_spec_sliding_window") == seen.window
     )
 
 

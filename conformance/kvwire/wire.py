@@ -48,6 +48,10 @@ class WireError(ValueError):
         self.offset = offset
 
 
+class LimitError(WireError):
+    """The bytes exceed a bound of this harness, which says nothing about whoever sent them."""
+
+
 class Node(msgspec.Struct, frozen=True, gc=False):
     """One msgpack value: bytes ``start`` to ``end`` (exclusive) of the payload, ``head`` its first byte.
 
@@ -208,10 +212,11 @@ def walk(data: bytes, limits: Limits = LIMITS) -> Node:
     """Read the first msgpack value of ``data``; ``node.end < len(data)`` tells of trailing bytes.
 
     Raises:
-        WireError: when the bytes end early, hold 0xc1, or exceed a limit.
+        LimitError: when the bytes exceed a limit of the harness.
+        WireError: when they end early or hold 0xc1.
     """
     if len(data) > limits.bytes:
-        raise WireError(f"payload of {len(data)} bytes exceeds this harness's limit of {limits.bytes}", 0)
+        raise LimitError(f"payload of {len(data)} bytes exceeds this harness's limit of {limits.bytes}", 0)
     reader = _Reader(data, limits)
     stack: list[_Open] = []
     values = 0
@@ -219,7 +224,7 @@ def walk(data: bytes, limits: Limits = LIMITS) -> Node:
         step = reader.next()
         values += 1
         if values > limits.values:
-            raise WireError(f"more than {limits.values} values, this harness's limit", reader.pos)
+            raise LimitError(f"more than {limits.values} values, this harness's limit", reader.pos)
         if isinstance(step, _Open):
             if step.want > len(data) - reader.pos:
                 raise WireError(
@@ -228,7 +233,7 @@ def walk(data: bytes, limits: Limits = LIMITS) -> Node:
                 )
             if step.want:
                 if len(stack) >= limits.depth:
-                    raise WireError(f"nested deeper than {limits.depth}, this harness's limit", step.start)
+                    raise LimitError(f"nested deeper than {limits.depth}, this harness's limit", step.start)
                 stack.append(step)
                 continue
             step = step.close(reader.pos)
