@@ -7,12 +7,14 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
+from kvwire.dialect import read_slowly
 from kvwire.events import Event, Flaw
 from kvwire.registry import Registry
 from kvwire.statement import Statement
 from kvwire.timeline import Batch, Gap, Incarnation, Timeline
 from kvwire.trace import Header, Record, StreamInfo
 from kvwire.verdict import Finding, Tally, Where
+from kvwire.wire import walk
 
 HEX_BYTES = 24
 """How many bytes of a place a finding shows."""
@@ -126,9 +128,13 @@ def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None)
 
 def located(batch: Batch, event: Event) -> Event:
     """The event with its byte offsets, which the fast path does not give."""
-    from kvwire.dialect import read_slowly
+    return event if event.end else read_slowly(batch.payload).events[event.index]
 
-    return read_slowly(batch.payload).events[event.index]
+
+def at_element(batch: Batch, index: int) -> Where:
+    """The place of one element of the batch's array: 0 ``ts``, 1 events, 2 rank."""
+    node = walk(batch.payload).items[index]
+    return at_batch(batch, Flaw("", "", "", node.start, node.end))
 
 
 def at_record(index: int, frame: str, content: bytes, number: int | None = None) -> Where:

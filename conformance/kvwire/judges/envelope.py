@@ -6,7 +6,7 @@ from kvwire.fastpath import read_quickly
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_record, judge
 from kvwire.trace import Record
 from kvwire.verdict import Where
-from kvwire.wire import WireError, walk
+from kvwire.wire import LimitError, WireError, walk
 
 
 class Envelope(Area):
@@ -128,6 +128,8 @@ class Envelope(Area):
     def one_value(self, index: int, sequence: bytes, payload: bytes) -> None:
         """KVW-ENV-006: A publisher MUST send as payload exactly one well-formed msgpack value (every `str` in it
         valid UTF-8) with no bytes after it.
+
+        A payload beyond the bounds of the harness stays open.
         """
         number = int.from_bytes(sequence, "big") if len(sequence) == 8 else None
         seen, offset = "", 0
@@ -136,6 +138,9 @@ class Envelope(Area):
             return
         try:
             node = walk(payload)
+        except LimitError as error:
+            self.open("KVW-ENV-006", str(error))
+            return
         except WireError as error:
             seen, offset = str(error), error.offset
         else:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from kvwire.events import Event, Flaw
-from kvwire.judges.area import Area, Context, at_batch, judge
-from kvwire.timeline import Batch, Incarnation
-from kvwire.trace import Record, Source
+from kvwire.judges.area import Area, Context, at_batch, judge, located
+from kvwire.stimuli import succeeded
+from kvwire.timeline import Batch, Gap, Incarnation
+from kvwire.trace import Record
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
 SHORT_SALT = 6
-"""A salt shorter than this many characters may stand in a payload by chance."""
+"""A salt shorter than this many bytes may stand in a payload by chance."""
+TYPED = frozenset(
+    {"lora_id", "lora_name", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "hash_algo"}
+)
+"""The keys whose types KVW-EVT-021 fixes."""
 
 
 class EventArea(Area):
@@ -20,14 +25,26 @@ class EventArea(Area):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.sizes: dict[int, tuple[int, int]] = {}
-        self.salts: set[bytes] = set()
+        self.salts: dict[bytes, int] = {}
+        """The salts of our prompts, and the record of the first prompt with each."""
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS and record.event == "cache" and record.detail.get("salt"):
-            self.salts.add(str(record.detail["salt"]).encode())
+        if succeeded(record, "cache") and record.detail.get("salt"):
+            salt = str(record.detail["salt"]).encode()
+            if len(salt) >= SHORT_SALT:
+                self.salts.setdefault(salt, index)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.sizes.clear()
+
+    def on_gap(self, gap: Gap) -> None:
+        if gap.maybe_restart:
+            self.sizes.clear()
+
+    def on_batch(self, batch: Batch) -> None:
+        for flaw in batch.reading.flaws:
+            if flaw.code == "ext":
+                self.no_ext(batch, flaw)
 
     def on_event(self, batch: Batch, event: Event) -> None:
         flaws: dict[str, Flaw] = {}
@@ -42,11 +59,14 @@ class EventArea(Area):
         if event.kind == "removed":
             self.removed_keys(batch, event, flaws.get("missing-key"))
         if event.kind in ("stored", "removed"):
+            if event.keys & TYPED:
+                self.plain_types(batch, flaws.get("type"))
             self._hashes(batch, event, flaws)
             self.medium(batch, event, flaws.get("medium"))
             self.registered_medium(batch, event, flaws.get("medium"), flaws.get("medium-name"))
         self.edition_key(event)
-        self.no_salt(batch, event)
+        if event.kind == "stored":
+            self.no_salt(batch, event)
 
     def _plain(self, requirement: str, batch: Batch, flaw: Flaw | None) -> None:
         if flaw is None:
@@ -60,11 +80,10 @@ class EventArea(Area):
             self.token_range(batch, event, flaws.get("token"))
             self.digest_tokens(event)
             self.mm_keys(batch, event, flaws.get("mm-missing"))
-            if "block_hashes" in event.keys:
+            if "length" in flaws or event.whole:
                 self.full_blocks(batch, flaws.get("length"))
         if "block_size" in event.keys:
             self.block_size(batch, event, flaws.get("block-size"))
-        self.plain_types(batch, flaws.get("type"))
 
     def _hashes(self, batch: Batch, event: Event, flaws: dict[str, Flaw]) -> None:
         if "block_hashes" not in event.keys:
@@ -214,7 +233,7 @@ class EventArea(Area):
         a stream within an incarnation.
         """
         size = event.block_size
-        if flaw is None and size is not None:
+        if flaw is None and size is not None and "engine" not in self.muted:
             first, number = self.sizes.setdefault(event.group, (size, batch.number))
             if size != first:
                 flaw = Flaw(
@@ -250,27 +269,28 @@ class EventArea(Area):
         """KVW-EVT-018: A publisher MAY add to an event the key `v` with the integer number of the edition that it
         follows.
         """
-        if "v" in event.keys:
+        if event.v is not None:
             self.saw("KVW-EVT-018")
+        elif "v" in event.keys:
+            self.note("KVW-EVT-018", f"the `v` of a `{event.tag}` is no integer")
 
     @judge("KVW-EVT-019")
     def no_salt(self, batch: Batch, event: Event) -> None:
         """KVW-EVT-019: A publisher MUST NOT put the clear text of a cache salt into an event.
 
-        Only salts that the harness itself used are looked for, so that a chance string is no failure.
+        Only salts that the harness used before the event are looked for, so that a chance string is no failure.
         """
-        if not self.salts:
+        used = [salt for salt, record in self.salts.items() if record < batch.record]
+        if not used:
             return
-        where = event
-        if not event.end:
-            from kvwire.judges.area import located
-
+        for salt in used:
+            if salt not in batch.payload:
+                continue
             where = located(batch, event)
-        chunk = batch.payload[where.start : where.end]
-        for salt in self.salts:
-            if len(salt) >= SHORT_SALT and salt in chunk:
-                offset = where.start + chunk.index(salt)
-                flaw = Flaw("salt", "no clear text of a cache salt", repr(salt.decode()), offset, offset + len(salt))
+            chunk = batch.payload[where.start : where.end]
+            if salt in chunk:
+                start = where.start + chunk.index(salt)
+                flaw = Flaw("salt", "no clear text of a cache salt", repr(salt.decode()), start, start + len(salt))
                 self._plain("KVW-EVT-019", batch, flaw)
                 return
         self.saw("KVW-EVT-019")

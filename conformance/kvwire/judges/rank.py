@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.events import Flaw
-from kvwire.judges.area import Area, Context, at_batch, judge
+from kvwire.judges.area import Area, Context, at_batch, at_element, judge
 from kvwire.timeline import Batch
 
 
@@ -18,16 +18,12 @@ class Rank(Area):
 
     def on_batch(self, batch: Batch) -> None:
         flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
-        if "msgpack" in flaws or "batch" in flaws:
+        if flaws.keys() & {"msgpack", "limit", "batch"}:
             return
         self.in_range(batch, flaws.get("rank"))
         if batch.reading.rank is not None:
             self.constant(batch, batch.reading.rank)
             self.declared(batch, batch.reading.rank)
-
-    def _place(self, batch: Batch) -> Flaw:
-        end = len(batch.payload)
-        return Flaw("rank", "", "", max(0, end - 5), end)
 
     @judge("KVW-RNK-001")
     def in_range(self, batch: Batch, flaw: Flaw | None) -> None:
@@ -49,7 +45,7 @@ class Rank(Area):
                 "KVW-RNK-002",
                 f"rank {self.first[0]}, as in number {self.first[1]}",
                 f"rank {rank}",
-                at_batch(batch, self._place(batch)),
+                at_element(batch, 2),
             )
 
     @judge("KVW-RNK-003")
@@ -69,5 +65,5 @@ class Rank(Area):
                 "KVW-RNK-003",
                 f"rank {declared}, as declared for the stream",
                 f"rank {rank}",
-                at_batch(batch, self._place(batch)),
+                at_element(batch, 2),
             )
