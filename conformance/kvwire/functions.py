@@ -20,6 +20,7 @@ import cbor2
 import msgspec
 import xxhash
 
+from kvwire.events import Event
 from kvwire_reference import hashing
 
 Token = int | bytes
@@ -74,6 +75,33 @@ class Block(msgspec.Struct, frozen=True):
     def text_only(self) -> bool:
         """Whether it holds no digest token."""
         return bytes not in map(type, self.tokens)
+
+
+def plain_keys(value: Any) -> Any:
+    """Extra keys as a serialiser of the publisher had them: tuples of text, bytes and integers.
+
+    Raises:
+        TypeError: when they hold anything else.
+    """
+    if isinstance(value, list):
+        return tuple(plain_keys(item) for item in value)
+    if value is None or isinstance(value, str | bytes | int):
+        return value
+    raise TypeError(f"extra keys of {type(value).__name__}")
+
+
+def extra_keys(payload: bytes, event: Event) -> tuple[tuple[Any, ...] | None, ...] | None:
+    """The extra keys of each block of an event, from its payload; None when it has none that can be read."""
+    if "extra_keys" not in event.keys:
+        return None
+    try:
+        raw = msgspec.msgpack.decode(payload[event.start : event.end])
+        keys = plain_keys(raw["extra_keys"] if isinstance(raw, dict) else raw[8])
+    except (msgspec.MsgspecError, TypeError, KeyError, IndexError):
+        return None
+    if not isinstance(keys, tuple) or len(keys) != len(event.hashes):
+        return None
+    return keys if all(key is None or isinstance(key, tuple) for key in keys) else None
 
 
 class State(msgspec.Struct, frozen=True, gc=False):

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from kvwire.chains import WINDOW, Link, Window
 from kvwire.events import Event
-from kvwire.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State
+from kvwire.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, extra_keys, named
 from kvwire.mistakes import MISTAKES
 from kvwire.timeline import Batch
 
@@ -66,14 +65,15 @@ Result = Match | Mismatch | Unknown
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A block for the record: where it is, the functions or mistakes that give its hash, and what the function that it
-    is held against gives, where that is known.
+    """A block for the record: where it is, the functions or mistakes that give its hash, the function or label that it
+    is ``held`` against, and the hash that this gives, where it is known.
     """
 
     batch: Batch
     event: Event
     index: int
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
+    held: str
     wanted: int | None = None
 
     @property
@@ -130,37 +130,13 @@ class _Case(msgspec.Struct, frozen=True):
         """Where a foreign function has to have matched before its mismatches count."""
         return self.event.medium, self.event.group, self.event.block_size
 
-    def example(self, hits: Sequence[_Attempt], states: Mapping[str, State], names: Iterable[str] = ()) -> Example:
-        """The block for the record, held against the first function of ``names`` whose hash is known."""
-        wanted = next((states[name].hash for name in names if name in states), None)
-        return Example(self.batch, self.event, self.index, tuple(a.function.name for a in hits), wanted)
-
-
-def plain_keys(value: Any) -> Any:
-    """Extra keys as a serialiser of the publisher had them: tuples of text, bytes and integers.
-
-    Raises:
-        TypeError: when they hold anything else.
-    """
-    if isinstance(value, list):
-        return tuple(plain_keys(item) for item in value)
-    if value is None or isinstance(value, str | bytes | int):
-        return value
-    raise TypeError(f"extra keys of {type(value).__name__}")
-
-
-def extra_keys(batch: Batch, event: Event) -> tuple[tuple[Any, ...] | None, ...] | None:
-    """The extra keys of each block of an event, from its bytes; None when it has none that can be read."""
-    if "extra_keys" not in event.keys:
-        return None
-    try:
-        raw = msgspec.msgpack.decode(batch.payload[event.start : event.end])
-        keys = plain_keys(raw["extra_keys"] if isinstance(raw, dict) else raw[8])
-    except (msgspec.MsgspecError, TypeError, KeyError, IndexError):
-        return None
-    if not isinstance(keys, tuple) or len(keys) != len(event.hashes):
-        return None
-    return keys if all(key is None or isinstance(key, tuple) for key in keys) else None
+    def example(
+        self, hits: Sequence[_Attempt], states: Mapping[str, State], held: str, functions: Iterable[Function] = ()
+    ) -> Example:
+        """The block for the record; the first of ``functions``, or the one held against, gives the hash wanted."""
+        known = (states[name] for name in (*(f.name for f in functions), held) if name in states)
+        names = tuple(attempt.function.name for attempt in hits)
+        return Example(self.batch, self.event, self.index, names, held, next((state.hash for state in known), None))
 
 
 class Parity:
@@ -201,9 +177,21 @@ class Parity:
         self._states.clear()
         self._carried = True
 
-    def stored(self, batch: Batch, event: Event, links: Sequence[Link], named: Sequence[Function] = ()) -> list[Result]:
-        """Recompute the blocks of a ``whole`` event. ``named`` are the functions that its label may mean."""
-        extras = extra_keys(batch, event)
+    @property
+    def main(self) -> Function | None:
+        """The function of the stream, when enough blocks say so."""
+        return next((f for f in self.candidates if self.solid[f.name] >= DECIDING), None)
+
+    @property
+    def mistake(self) -> str | None:
+        """The mistake that gives enough blocks, the most, while no block is its truth's alone."""
+        counts = {name: found.count for name, found in self.mistaken.items() if not self.against[name]}
+        enough = {name: count for name, count in counts.items() if count >= DECIDING}
+        return max(enough, key=lambda name: enough[name], default=None)
+
+    def stored(self, batch: Batch, event: Event, links: Sequence[Link], label: str | None = None) -> list[Result]:
+        """Recompute the blocks of a ``whole`` event. ``label`` is what the publisher says of them."""
+        extras = extra_keys(batch.payload, event)
         blind = "mm_keys" in event.keys and (event.mm_keys is None or len(event.mm_keys) != len(event.hashes))
         results: list[Result] = []
         parent = event.parent
@@ -220,7 +208,7 @@ class Parity:
                 scopes, knowledge = self._scopes(event, block, links[index])
                 above = None if parent is None else self._states.get(parent)
                 result = self._block(
-                    _Case(block, value, links[index], above, scopes, knowledge, batch, event, index), named
+                    _Case(block, value, links[index], above, scopes, knowledge, batch, event, index), label
                 )
             if isinstance(result, Unknown):
                 self.unknown[result.why] += 1
@@ -287,8 +275,8 @@ class Parity:
 
     # one block
 
-    def _block(self, case: _Case, named: Sequence[Function]) -> Result:
-        front = {function.name for function in (*self.candidates, *named)}
+    def _block(self, case: _Case, label: str | None) -> Result:
+        front = {function.name for function in (*self.candidates, *named(label))}
         search = self._may_search(case)
         attempts: list[_Attempt] = []
         if self.settled or not search:
@@ -301,7 +289,8 @@ class Parity:
         wrong = [a for a in attempts if a.hit is not None and a.function.truth is not None]
         states = self._follow(case, attempts, (right or wrong)[:1])
         sure = [a for a in attempts if a.hit is None and a.known and a.function.truth is None and self._counts(a, case)]
-        self._compare(case, named, right, wrong, sure, states)
+        if label is not None:
+            self._compare(case, label, right, wrong, sure, states)
         if right:
             self._matched(case, right, wrong, states, searched=search)
             for attempt in attempts if search else ():
@@ -310,10 +299,10 @@ class Parity:
                     self.against[attempt.function.name] += 1
             return Match(tuple(attempt.function.name for attempt in right))
         for name in dict.fromkeys((*(a.function.name for a in sure), *(str(a.function.truth) for a in wrong))):
-            self.missed.setdefault(name, Examples()).add(case.example(wrong, states, (name,)))
+            self.missed.setdefault(name, Examples()).add(case.example(wrong, states, name))
         for attempt in wrong:
             truth = str(attempt.function.truth)
-            self.mistaken.setdefault(attempt.function.name, Examples()).add(case.example(wrong, states, (truth,)))
+            self.mistaken.setdefault(attempt.function.name, Examples()).add(case.example([attempt], states, truth))
         if wrong or any(a.function.name in front for a in sure):
             return Mismatch(wrong[0].function.name if wrong else None)
         return Unknown(self._why(case, attempts, front))
@@ -349,20 +338,19 @@ class Parity:
     def _compare(
         self,
         case: _Case,
-        named: Sequence[Function],
+        label: str,
         right: list[_Attempt],
         wrong: list[_Attempt],
         sure: list[_Attempt],
         states: Mapping[str, State],
     ) -> None:
-        """Hold the block against the functions that the label names."""
-        if not named:
-            return
-        wanted = {function.name for function in named}
+        """Hold the block against the functions that the label names, if it names any."""
+        functions = named(label)
+        wanted = {function.name for function in functions}
         if any(attempt.function.name in wanted for attempt in right):
             self.told += 1
-        elif right or wrong or any(attempt.function.name in wanted for attempt in sure):
-            self.untrue.add(case.example(right or wrong, states, [f.name for f in named]))
+        elif wanted and (right or wrong or any(attempt.function.name in wanted for attempt in sure)):
+            self.untrue.add(case.example(right or wrong, states, label, functions))
 
     def _matched(
         self, case: _Case, right: list[_Attempt], wrong: list[_Attempt], states: Mapping[str, State], *, searched: bool
@@ -383,7 +371,7 @@ class Parity:
             self.candidates = both or hits
             self.settled = self.settled or any(self.solid[f.name] >= DECIDING for f in self.candidates)
         else:
-            self.conflicts.add(case.example(right, states, [f.name for f in self.candidates]))
+            self.conflicts.add(case.example(right, states, self.candidates[0].name))
         self._carried = False
 
     def _why(self, case: _Case, attempts: list[_Attempt], front: set[str]) -> str:

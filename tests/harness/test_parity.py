@@ -9,9 +9,9 @@ import pytest
 from tests.harness.hashed import cached, chain, event, extra_of, kinds, recompute, story, text, wired
 from tests.harness.streams import Story
 
-from kvwire.functions import NO_SCOPE, TRUE, Function, Scope
+from kvwire.functions import NO_SCOPE, TRUE, Function, Scope, extra_keys, plain_keys
 from kvwire.mistakes import BY_NAME
-from kvwire.parity import FORGOTTEN, NOTHING, PARENT, SCOPE, SEARCHED, Match, Result, Unknown, extra_keys, plain_keys
+from kvwire.parity import FORGOTTEN, NOTHING, PARENT, SCOPE, SEARCHED, Match, Result, Unknown
 from kvwire_reference import hashing
 
 SALTED = Scope(salt="tenant-a")
@@ -97,7 +97,7 @@ def test_extra_keys_as_they_come() -> None:
     told = story([event([1], text(1), extra_keys=[["a", [1, "b"], b"c"]])])
     _, batch = told.timeline().incarnations[0].batches
     (seen,) = batch.reading.events
-    assert extra_keys(batch, seen) == (("a", (1, "b"), b"c"),)
+    assert extra_keys(batch.payload, seen) == (("a", (1, "b"), b"c"),)
     with pytest.raises(TypeError):
         plain_keys([{"a": 1}])
 

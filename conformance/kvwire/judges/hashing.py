@@ -7,14 +7,14 @@ two sentences are held against each life of the stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kvwire.events import Event
 from kvwire.functions import BARE, LABELS, OPAQUE, named
 from kvwire.identity import Identity, Sight
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
 from kvwire.mistakes import BY_NAME, difference
-from kvwire.parity import DECIDING, Example, Examples, Match, Parity
+from kvwire.parity import Example, Examples, Match, Parity
 from kvwire.stimuli import prompts
 from kvwire.timeline import Batch, Gap, Incarnation
 from kvwire.trace import Record
@@ -39,6 +39,15 @@ def at_hash(batch: Batch, event: Event, index: int) -> Where:
         offset=start,
         hex=batch.payload[start : start + HEX_BYTES].hex(),
     )
+
+
+def _told(example: Example, because: str) -> tuple[str, str]:
+    """What was expected of a block, and what was seen."""
+    wanted = f"the hash by `{example.held}`{because}"
+    seen = f"{example.hash}, reproduced by nothing known"
+    if example.names:
+        seen = f"{example.hash}, the hash by `{example.names[0]}`: {difference(example.held, example.names[0])}"
+    return (wanted if example.wanted is None else f"{example.wanted}, {wanted}"), seen
 
 
 class Hashing(Area):
@@ -177,7 +186,7 @@ class Hashing(Area):
         label = self._label(event)
         if label == OPAQUE:
             return
-        results = self.parity.stored(batch, event, [sight.link for sight in sights], named(label))
+        results = self.parity.stored(batch, event, [sight.link for sight in sights], label)
         if self.announced is not None and self.announced.startswith(KEY_LABEL):
             for index, result in enumerate(results):
                 if isinstance(result, Match):
@@ -200,18 +209,14 @@ class Hashing(Area):
                 self._at("KVW-HSH-007", batch, event, index),
             )
 
-    def _each(self, requirement: str, examples: Examples, texts: Iterable[tuple[str, str]]) -> None:
+    def _each(self, requirement: str, examples: Examples, because: str = "") -> None:
         """Count every block of ``examples``, and show the first ones."""
         shown = [
-            (expected, seen, at_hash(example.batch, example.event, example.index))
-            for example, (expected, seen) in zip(examples.first, texts, strict=True)
+            (*_told(example, because), at_hash(example.batch, example.event, example.index))
+            for example in examples.first
         ]
         for number in range(examples.count):
             self.broke(requirement, *shown[min(number, len(shown) - 1)])
-
-    @staticmethod
-    def _wanted(example: Example, what: str) -> str:
-        return f"the hash by {what}" if example.wanted is None else f"{example.wanted}, the hash by {what}"
 
     @judge("KVW-HSH-001")
     def one_function(self) -> None:
@@ -219,84 +224,39 @@ class Hashing(Area):
         registry, one of the named foreign functions, or one declared `opaque`.
 
         Broken by a second true function; by a block with all inputs known that the stream's function (at least eight
-        matches) does not give; by eight blocks that one known mistake gives, while none is the true function's alone.
+        matches) does not give; by eight blocks that one known mistake gives, while no block is its truth's alone.
         A salted chain, a late join, a hole give no mismatch: their inputs are not known.
         """
-        parity = self.parity
-        main = next((f.name for f in parity.candidates if parity.solid[f.name] >= DECIDING), None)
-        mistakes = {
-            name: examples
-            for name, examples in parity.mistaken.items()
-            if examples.count >= DECIDING and not parity.against[name]
-        }
-        if parity.conflicts.count:
-            first = " or ".join(f.name for f in parity.candidates)
-            self._each(
-                "KVW-HSH-001",
-                parity.conflicts,
-                (
-                    (self._wanted(e, f"`{first}`, as before"), f"{e.hash}, the hash by `{' or '.join(e.names)}`")
-                    for e in parity.conflicts.first
-                ),
-            )
+        parity, main, mistake = self.parity, self.parity.main, self.parity.mistake
+        self._each("KVW-HSH-001", parity.conflicts, ", as before")
         if main is not None:
-            self._missed(main)
-        elif mistakes:
-            name, examples = max(mistakes.items(), key=lambda item: item[1].count)
-            truth = BY_NAME[name].truth
-            self._each(
-                "KVW-HSH-001",
-                examples,
-                (
-                    (self._wanted(e, f"`{truth}`"), f"{e.hash}, reproduced by `{name}`: {BY_NAME[name].wrong}")
-                    for e in examples.first
-                ),
-            )
-        if main is not None or not mistakes:
+            missed = parity.missed.get(main.name, Examples())
+            self._each("KVW-HSH-001", missed, f", as {parity.matches[main.name]} other blocks")
+        elif mistake is not None:
+            self._each("KVW-HSH-001", parity.mistaken[mistake])
+        if main is not None or mistake is None:
             self.saw("KVW-HSH-001", parity.matched - parity.conflicts.count)
         if not self.tally("KVW-HSH-001").violations:
             self._undecided()
-        for name in dict.fromkeys(BY_NAME[name].label for name in parity.matches):
-            count = max(parity.matches[f.name] for f in BY_NAME.values() if f.label == name and f.truth is None)
-            self.note("KVW-HSH-001", f"matches ×{count} {name}")
+        for label in dict.fromkeys(BY_NAME[name].label for name in parity.matches):
+            counts = {name: count for name, count in parity.matches.items() if BY_NAME[name].label == label}
+            best = [name for name, count in counts.items() if count == max(counts.values())]
+            self.note("KVW-HSH-001", f"matches ×{counts[best[0]]} {best[0] if len(best) == 1 else label}")
         for why, count in sorted(parity.unknown.items()):
             self.note("KVW-HSH-001", f"{count} blocks not recomputed: {why}")
-
-    def _missed(self, main: str) -> None:
-        missed = self.parity.missed.get(main, Examples())
-        self._each(
-            "KVW-HSH-001",
-            missed,
-            (
-                (
-                    self._wanted(e, f"`{main}`, as {self.parity.matches[main]} other blocks"),
-                    f"{e.hash}, {self._nearest(e)}",
-                )
-                for e in missed.first
-            ),
-        )
-
-    @staticmethod
-    def _nearest(example: Example) -> str:
-        if not example.names:
-            return "reproduced by nothing known"
-        return f"reproduced by `{example.names[0]}`: {BY_NAME[example.names[0]].wrong}"
 
     def _undecided(self) -> None:
         """Say what stays open: nothing matched, or too few blocks speak for a fault."""
         parity = self.parity
-        near = "; ".join(
-            f"{examples.count} blocks by `{name}`: {BY_NAME[name].wrong}" for name, examples in parity.mistaken.items()
-        )
+        near = "; ".join(f"{found.count} by `{name}`: {BY_NAME[name].wrong}" for name, found in parity.mistaken.items())
+        near = f"; nearest: {near}" if near else ""
+        differing = max((found.count for found in parity.missed.values()), default=0)
         if not parity.matched:
-            self.open(
-                "KVW-HSH-001",
-                f"no known function reproduces these hashes; nearest: {near}"
-                if near
-                else "no known function reproduces these hashes, and none is declared `opaque`",
-            )
-        elif parity.missed and (differing := max(examples.count for examples in parity.missed.values())):
-            self.open("KVW-HSH-001", f"{differing} blocks differ from what matches elsewhere, too few to decide {near}")
+            self.open("KVW-HSH-001", f"no known function reproduces these hashes, and none is declared `opaque`{near}")
+        elif differing:
+            self.open("KVW-HSH-001", f"{differing} blocks differ from what matches elsewhere, too few to decide{near}")
+        elif not parity.solid:
+            self.open("KVW-HSH-001", f"a known mistake gives the {parity.matched} short blocks that match, too")
 
     @judge("KVW-HSH-002")
     def true_function(self) -> None:
@@ -311,22 +271,7 @@ class Hashing(Area):
         if label is None:
             return
         self.saw("KVW-HSH-002", parity.told)
-        self._each(
-            "KVW-HSH-002",
-            parity.untrue,
-            (
-                (
-                    self._wanted(e, f"`{self._label(e.event)}`"),
-                    f"{e.hash}, "
-                    + (
-                        f"the hash by `{e.names[0]}`: {difference(str(self._label(e.event)), e.names[0])}"
-                        if e.names
-                        else "reproduced by nothing known"
-                    ),
-                )
-                for e in parity.untrue.first
-            ),
-        )
+        self._each("KVW-HSH-002", parity.untrue)
         if label not in LABELS and label != KEY_LABEL:
             self.open("KVW-HSH-002", f"`{label}` names no function of edition 1")
         elif not parity.told and not parity.untrue.count:
