@@ -94,6 +94,12 @@ def same_event(offered: Mapping[str, Any], seen: Event) -> bool:
     )
 
 
+def recognised(offered: Mapping[str, Any], seen: Event) -> bool:
+    """Whether an event on the wire can only be the offered one, whatever became of its other values on the way."""
+    hashes = tuple(value % TWO_64 for value in offered.get("block_hashes") or () if isinstance(value, int))
+    return offered.get("type") == seen.tag and hashes == seen.hashes
+
+
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt that the harness ran through ``cache``: tokens as they stand in events, and its reuse scope."""
 

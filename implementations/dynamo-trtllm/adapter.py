@@ -110,12 +110,11 @@ class Adapter:
     def publish(self, request: dict[str, Any]) -> dict[str, Any]:
         batch = request["batch"]
         rank = batch["data_parallel_rank"]
-        calls = [self.call(event, self.rank if rank is None else rank) for event in batch["events"]]
-        if not calls:
-            raise Refused("adapter: a message of this publisher is one event, so there is no empty one")
+        if len(batch["events"]) != 1:
+            raise Refused(f"adapter: a message of this publisher is one event, not {len(batch['events'])}")
+        method, arguments = self.call(batch["events"][0], self.rank if rank is None else rank)
         before = time.monotonic_ns()
-        for method, arguments in calls:
-            method(**arguments)
+        method(**arguments)
         return {"accepted": True, "blocked_us": (time.monotonic_ns() - before) // 1000}
 
     def call(self, event: dict[str, Any], rank: int) -> tuple[Any, dict[str, Any]]:

@@ -20,7 +20,7 @@ from kvwire.events import Event
 from kvwire.probes import live, replay, reset, restart, stop, workload
 from kvwire.probes.catalog import PROBES, plan
 from kvwire.probes.session import Limits, Session
-from kvwire.protocol import AdapterError
+from kvwire.protocol import Accepted, AdapterError, Refused
 from kvwire.statement import Statement, Stream
 from kvwire.targets import TraceTarget, parse
 from kvwire.targets.process import AdapterProcess
@@ -146,9 +146,14 @@ def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recor
     assert stamps == sorted(stamps)
     assert [] in [batch["events"] for batch in offered]
     assert any(len(batch["events"]) > 1 for batch in offered)
+    assert_sound(offered, block_size=2)
+
+
+def assert_sound(batches: list[Any], block_size: int) -> None:
+    """Nothing is stored twice, parents are resident, removals take leaves first."""
     resident: set[int] = set()
     parents: dict[int, str] = {}
-    for batch in offered:
+    for batch in batches:
         for event in batch["events"]:
             hashes = [int(value) for value in event.get("block_hashes", [])]
             if event["type"] == "AllBlocksCleared":
@@ -157,7 +162,7 @@ def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recor
                 parent = event["parent_block_hash"]
                 assert parent is None or int(parent) in resident
                 assert not resident & set(hashes)
-                assert len(event["token_ids"]) == 2 * len(hashes)
+                assert len(event["token_ids"]) == block_size * len(hashes)
                 resident |= set(hashes)
                 parents |= dict(zip(hashes, [parent, *map(str, hashes)], strict=False))
             else:
@@ -166,6 +171,52 @@ def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recor
                     resident.remove(value)
                     assert str(value) not in {parents[other] for other in resident}
     assert resident
+
+
+class Picky:
+    """A driver that takes single events without a LoRA, or whatever ``takes`` says."""
+
+    can = frozenset({"start", "publish"})
+
+    def __init__(self, takes: Callable[[list[Any]], bool]) -> None:
+        self.takes = takes
+        self.accepted: list[Any] = []
+        self.refused: list[Any] = []
+
+    def publish(self, batch: Any) -> Accepted:
+        if not self.takes(batch["events"]):
+            self.refused.append(batch)
+            raise Refused("adapter: no")
+        self.accepted.append(batch)
+        return Accepted(accepted=True)
+
+
+def offered_to(driver: Picky, recorder: Recorder) -> Picky:
+    stream = Stream(name="s", endpoint="ipc://nowhere")
+    run = Session(recorder=recorder, streams=[stream], statement=Statement(), driver=driver)  # type: ignore[arg-type]
+    workload.publish(run, 60)
+    return driver
+
+
+def test_what_is_refused_was_not_offered_and_is_not_offered_again(recorder: Recorder) -> None:
+    driver = Picky(lambda events: len(events) == 1 and events[0].get("lora_id") is None)
+    offered_to(driver, recorder)
+    assert_sound(driver.accepted, block_size=16)
+    kinds = {event["type"] for batch in driver.accepted for event in batch["events"]}
+    assert kinds == {"BlockStored", "BlockRemoved", "AllBlocksCleared"}
+    assert sorted(len(batch["events"]) for batch in driver.refused) == [0, 1, 2]
+
+
+def test_a_refused_event_among_others_does_not_keep_them_back(recorder: Recorder) -> None:
+    driver = Picky(lambda events: all(event["type"] != "BlockRemoved" for event in events))
+    offered_to(driver, recorder)
+    assert_sound(driver.accepted, block_size=16)
+    assert {len(batch["events"]) for batch in driver.accepted} == {0, 1, 2}
+
+
+def test_an_adapter_that_refuses_everything_is_trouble(recorder: Recorder) -> None:
+    with pytest.raises(Refused, match="adapter: no"):
+        offered_to(Picky(lambda _: False), recorder)
 
 
 def test_listening_hears_what_another_drives(recorder: Recorder) -> None:

@@ -375,7 +375,7 @@ class Replay(Area):
         self.broke(
             "KVW-REP-008",
             f"all {len(asked)} batches retained from {answer.numbers[0]} to {answer.newest_live}, then the end marker",
-            f"the end marker after {len(answer.numbers)} batches; {len(missing)} are missing, the first is {missing[0]}, "
+            f"the end marker after {len(answer.numbers)} batches; {len(missing)} are missing, first {missing[0]}, "
             "which another answer holds",
             at_record(end.record, "message", b"".join(end.frames)),
         )

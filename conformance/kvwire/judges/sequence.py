@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
-from kvwire.stimuli import Offer, offers, same_event, succeeded
+from kvwire.stimuli import Offer, offers, recognised, succeeded
 from kvwire.timeline import Answer, Arrival, Batch, Incarnation, Live
 from kvwire.trace import Record
 from kvwire.verdict import Where
@@ -225,7 +225,7 @@ class Sequence(Area):
             seen = batch.reading.events
             if batch.record < offer.record or len(seen) > max(len(wanted), len(offer.events)):
                 continue
-            if all(same_event(event, got) for event, got in zip(wanted, seen, strict=False)) and (
+            if all(recognised(event, got) for event, got in zip(wanted, seen, strict=False)) and (
                 bool(seen) == bool(offer.events)
             ):
                 taken.append(batch)
@@ -241,7 +241,8 @@ class Sequence(Area):
         """KVW-SEQ-002: A publisher MUST raise the sequence number by exactly one for every batch offered for
         publication, including batches that it then drops.
 
-        The k-th offer after another has a number k higher. An adapter that splits an offer leaves it open.
+        The k-th offer after another has a number k higher. An adapter that splits an offer leaves it open; one that
+        failed may have reached the publisher or not, so that nothing is concluded across it.
         """
         if any(len(batches) > 1 for batches in matched):
             self.open("KVW-SEQ-002", "the publisher sends one offered batch as several")
@@ -249,6 +250,7 @@ class Sequence(Area):
         before: tuple[int, int, int] | None = None
         for position, (offer, batches) in enumerate(zip(offered, matched, strict=True)):
             if not batches:
+                before = None if offer.failed else before
                 continue
             life, batch = self._life_of(offer.record), batches[0]
             if before is not None and before[0] == life and self._only_offers_between(offered[before[1]], offer):

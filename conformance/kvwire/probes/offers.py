@@ -7,12 +7,15 @@ parent is resident, a removal takes leaves first, nothing is stored twice, and h
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from kvwire.projection import batch_projection
+from kvwire.protocol import Refused
 from kvwire_reference.hashing import ALGORITHMS, ChainState, signed
 
 FALLBACK = "v2_sha256_64/u32"
@@ -98,6 +101,18 @@ class Offers:
         """A clear of everything."""
         self.forget()
         return {"type": "AllBlocksCleared"}
+
+    @contextlib.contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """What is made within counts as offered, unless the adapter refuses it."""
+        nodes, gone = [(node, node.children) for node in self._nodes], list(self._gone)
+        try:
+            yield
+        except Refused:
+            for node, children in nodes:
+                node.children = children
+            self._nodes, self._gone = [node for node, _ in nodes], gone
+            raise
 
     def forget(self) -> None:
         """Nothing is resident any more: a clear was offered, or a new life begins."""

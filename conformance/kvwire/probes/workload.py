@@ -133,20 +133,59 @@ def _compare(session: Session) -> None:
 # batches
 
 
-def _steps(offers: Offers) -> tuple[Callable[[], list[Event]], ...]:
-    """The kinds of batches, in the order in which they come round."""
+Maker = Callable[[], Event]
+
+
+def _steps(offers: Offers) -> tuple[tuple[Maker, ...], ...]:
+    """The kinds of batches, in the order in which they come round, as what makes their events."""
+    root, extend, remove, again = offers.root, offers.extend, offers.remove, offers.again
     return (
-        lambda: [offers.root(3)],
-        lambda: [offers.extend(2)],
-        lambda: [offers.root(2, lora_id=7)],
-        lambda: [offers.extend(1), offers.root(1)],
-        list,
-        lambda: [offers.remove(2)],
-        lambda: [offers.root(1), offers.remove(1), offers.extend(4)],
-        lambda: [offers.again()],
-        lambda: [offers.remove(1), offers.again()],
-        lambda: [offers.extend(3)],
+        (lambda: root(3),),
+        (lambda: extend(2),),
+        (lambda: root(2, lora_id=7),),
+        (lambda: extend(1), lambda: root(1)),
+        (),
+        (lambda: remove(2),),
+        (lambda: root(1), lambda: remove(1), lambda: extend(4)),
+        (again,),
+        (lambda: remove(1), again),
+        (lambda: extend(3),),
     )
+
+
+class _Publishing:
+    """Offers batches; what the adapter refuses once is not offered again."""
+
+    def __init__(self, session: Session) -> None:
+        assert session.driver is not None
+        self.driver = session.driver
+        self.offers = session.offers
+        self.accepted = 0
+        self.refused: dict[Maker | None, Refused] = {}
+        self.single = False
+        """Whether several events at once were refused, and each of them alone was not."""
+
+    def offer(self, makers: Sequence[Maker]) -> None:
+        """Offer one batch, or one for each of its events where the publisher takes no several."""
+        key = makers[0] if makers else None
+        if len(makers) > 1 and (self.single or not self._offer(makers)):
+            before = self.accepted
+            for maker in makers:
+                self.offer((maker,))
+            self.single = self.single or self.accepted == before + len(makers)
+        elif len(makers) < 2 and key not in self.refused:
+            self._offer(makers)
+
+    def _offer(self, makers: Sequence[Maker]) -> bool:
+        try:
+            with self.offers.unless_refused():
+                self.driver.publish(self.offers.batch(*[make() for make in makers]))
+        except Refused as refusal:
+            if len(makers) < 2:
+                self.refused[makers[0] if makers else None] = refusal
+            return False
+        self.accepted += 1
+        return True
 
 
 def run_batches(session: Session) -> None:
@@ -165,16 +204,21 @@ def run_batches(session: Session) -> None:
 
 
 def publish(session: Session, count: int) -> None:
-    """Offer so many batches, with a clear in the middle."""
-    driver = session.driver
-    assert driver is not None
+    """Offer so many batches, with a clear in the middle.
+
+    Raises:
+        Refused: when the adapter refused every one.
+    """
     offers = session.offers
+    publishing = _Publishing(session)
     steps = _steps(offers)
     for index in range(count):
         if session.left() <= 0:
             return
-        events = [offers.clear(), offers.root(1)] if index == count // 2 else steps[index % len(steps)]()
-        driver.publish(offers.batch(*events))
+        middle = index == count // 2
+        publishing.offer((offers.clear, lambda: offers.root(1)) if middle else steps[index % len(steps)])
+    if not publishing.accepted and publishing.refused:
+        raise next(iter(publishing.refused.values()))
 
 
 def some(session: Session) -> None:
