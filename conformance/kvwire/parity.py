@@ -358,20 +358,25 @@ class Parity:
         self.matched += 1
         doubted = {(attempt.function.label, attempt.hit.scope) for attempt in wrong if attempt.hit is not None}
         sure = searched or self.settled or len(case.block.tokens) >= LONG
+        hits = [attempt.function for attempt in right]
+        both = tuple(function for function in self.candidates if function in hits)
         for attempt in right:
             name = attempt.function.name
+            if both and attempt.function not in both:
+                continue  # v1 behind a digest token is v2 by definition: what text has ruled out is not counted
             self.matches[name] += 1
             self._places.add((name, case.place))
             if sure and attempt.hit is not None and (attempt.function.label, attempt.hit.scope) not in doubted:
                 self.solid[name] += 1
-        hits = tuple(attempt.function for attempt in right)
-        both = tuple(function for function in self.candidates if function in hits)
-        if both or not self.candidates or self._carried:
-            self.settled = self.settled and bool(both)
-            self.candidates = both or hits
-            self.settled = self.settled or any(self.solid[f.name] >= DECIDING for f in self.candidates)
+        if both:
+            for function in set(self.candidates) - set(both):
+                del self.matches[function.name], self.solid[function.name]
+            self.candidates = both
+        elif not self.candidates or self._carried:
+            self.candidates, self.settled = tuple(hits), False
         else:
             self.conflicts.add(case.example(right, states, self.candidates[0].name))
+        self.settled = self.settled or self.main is not None
         self._carried = False
 
     def _why(self, case: _Case, attempts: list[_Attempt], front: set[str]) -> str:
