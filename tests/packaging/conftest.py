@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
 from tests.needs import needs_program
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 import pytest
+from tests.packaging.conftest import ROOT, Archives, Install, Installed, run
 
 from kvwire import registry
-from tests.packaging.conftest import ROOT, Archives, Install, Installed, run
 
 pytestmark = pytest.mark.slow
 
