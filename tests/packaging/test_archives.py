@@ -76,9 +76,8 @@ def test_the_sdist_holds_what_is_listed_and_tracked_and_nothing_else(
 
 def test_the_wheel_of_the_sdist_is_the_wheel_of_the_checkout(archives: Archives) -> None:
     with zipfile.ZipFile(archives.wheel) as one, zipfile.ZipFile(archives.wheel_of_sdist) as other:
-        assert {name: one.read(name) for name in one.namelist()} == {
-            name: other.read(name) for name in other.namelist()
-        }
+        first, second = ({name: each.read(name) for name in each.namelist()} for each in (one, other))
+    assert first == second
 
 
 def works(installed: Installed) -> None:
