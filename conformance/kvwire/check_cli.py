@@ -12,7 +12,7 @@ from rich.console import Console
 
 from kvwire import registry, result, trace
 from kvwire.conclusion import FilterError, Wanted, conclude, select
-from kvwire.probes.session import Limits
+from kvwire.probes.session import Limits, Mode
 from kvwire.registry import Profile, UnknownNameError
 from kvwire.report.console import render
 from kvwire.run import Progress, Settings, run, silent
@@ -85,6 +85,8 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
 @click.option(
     "--for", "seconds", type=click.FloatRange(min=0.1), help="Seconds to listen to a target that is not driven (10)."
 )
+@click.option("--quick", is_flag=True, help="Listen, work a little and ask for replay; no attack (10 s at most).")
+@click.option("--thorough", is_flag=True, help="Everything, long runs under pressure included (minutes).")
 def check(
     target: str,
     json: Path | None,
@@ -95,6 +97,8 @@ def check(
     quiet: bool,
     record: Path | None,
     seconds: float | None,
+    quick: bool,
+    thorough: bool,
 ) -> int:
     r"""Check a publisher: attack TARGET and say, sentence by sentence, what holds.
 
@@ -121,13 +125,18 @@ def check(
         _profile(profile)
     _writable(json, "--json")
     _writable(record, "--record")
+    if quick and thorough:
+        raise click.UsageError("--quick and --thorough exclude each other")
     if isinstance(place, TraceTarget):
-        if record is not None or seconds is not None:
-            raise click.UsageError("a trace is judged, not run: --record and --for say nothing here")
+        if record is not None or seconds is not None or quick or thorough:
+            raise click.UsageError(
+                "a trace is judged, not run: --record, --for, --quick and --thorough say nothing here"
+            )
         return _judge(place.path, profile, wanted, json, quiet=quiet)
     limits = Limits() if seconds is None else msgspec.structs.replace(Limits(), listen_s=seconds)
+    mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     with _progress() as progress:
-        recorded = run(place, Settings(profile=profile, limits=limits), progress)
+        recorded = run(place, Settings(profile=profile, mode=mode, limits=limits), progress)
     if record is not None:
         trace.write(recorded, record)
     return _finish(recorded, profile, wanted, json, quiet=quiet)

@@ -133,6 +133,8 @@ def _failed(outcome: Outcome, finding: Finding) -> Outcome:
 def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
     header = trace.header
     words = ["kvwire", "check", header.target, "--profile", profile.profile]
+    if header.mode != "plain":
+        words.append(f"--{header.mode}")
     for part in wanted.only:
         words += ["--only", part]
     return result.Run(
@@ -144,7 +146,9 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
         profile=profile.profile,
         streams=[stream.name for stream in header.streams],
         sets=list(header.sets),
+        mode=header.mode,
         probes=list(header.probes),
+        left_out=list(header.left_out),
         statement_sha256=header.statement.digest,
         reproduce=shlex.join(words),
     )

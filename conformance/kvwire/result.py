@@ -25,7 +25,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     profile: str
     streams: list[str]
     sets: list[str]
+    mode: str
     probes: list[str]
+    left_out: list[str]
     statement_sha256: str
     reproduce: str = ""
 

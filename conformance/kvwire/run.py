@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from kvwire.probes.catalog import plan
-from kvwire.probes.session import Limits, Session
+from kvwire.probes.session import Limits, Mode, Probe, Session
 from kvwire.protocol import AdapterError, Refused, Unsupported
 from kvwire.statement import Statement
 from kvwire.targets import LiveTarget, Opened
@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made. ``profile`` of None: what the target declares, else by what it shows."""
 
     profile: str | None = None
+    mode: Mode = "plain"
     limits: Limits = Limits()
     deadline_s: float = DEADLINE_S
     seed: int = 1
@@ -49,6 +50,7 @@ def run(target: LiveTarget, settings: Settings | None = None, progress: Progress
     recorder = Recorder()
     opened: Opened | None = None
     probes: list[str] = []
+    left_out: list[str] = []
     interrupted = False
     try:
         progress("reaching the target")
@@ -59,7 +61,9 @@ def run(target: LiveTarget, settings: Settings | None = None, progress: Progress
             deadline=time.monotonic() + settings.limits.listen_s + settings.deadline_s,
             seed=settings.seed,
         )
-        _probe(session, opened, probes, progress)
+        chosen = plan(session, settings.mode)
+        left_out += [probe.name for probe in plan(session, "thorough") if probe not in chosen]
+        _probe(session, opened, chosen, probes, progress)
     except KeyboardInterrupt:
         interrupted = True
     except (AdapterError, WitnessError) as error:
@@ -67,15 +71,15 @@ def run(target: LiveTarget, settings: Settings | None = None, progress: Progress
     finally:
         _close(recorder, opened, progress)
     return Trace(
-        header=_header(target, opened, tuple(probes), settings),
+        header=_header(target, opened, tuple(probes), tuple(left_out), settings),
         records=tuple(recorder.records),
         interrupted=interrupted,
     )
 
 
-def _probe(session: Session, opened: Opened, probes: list[str], progress: Progress) -> None:
+def _probe(session: Session, opened: Opened, chosen: tuple[Probe, ...], probes: list[str], progress: Progress) -> None:
     """Run the probes in order; a refusal ends one probe, a broken adapter ends them all."""
-    for probe in plan(session):
+    for probe in chosen:
         if session.left() <= 0:
             break
         progress(f"probe {probe.name}")
@@ -103,7 +107,13 @@ def _close(recorder: Recorder, opened: Opened | None, progress: Progress) -> Non
         recorder.close()
 
 
-def _header(target: LiveTarget, opened: Opened | None, probes: tuple[str, ...], settings: Settings) -> Header:
+def _header(
+    target: LiveTarget,
+    opened: Opened | None,
+    probes: tuple[str, ...],
+    left_out: tuple[str, ...],
+    settings: Settings,
+) -> Header:
     if opened is None:
         return Header(
             trace=FORMAT,
@@ -123,7 +133,9 @@ def _header(target: LiveTarget, opened: Opened | None, probes: tuple[str, ...], 
         sets=opened.sets,
         profile=settings.profile or default_profile(opened.statement, replay=replay),
         implementation=opened.implementation,
+        mode=settings.mode,
         probes=probes,
+        left_out=left_out,
         life_from_start=opened.life_from_start,
         statement=opened.statement,
         streams=opened.infos,

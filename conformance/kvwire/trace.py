@@ -83,7 +83,8 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What must be known to judge a trace: target, level of control, who chose what, statement, streams.
 
-    ``probes`` names what was run; ``life_from_start`` says that the harness started the publisher itself, so that its
+    ``probes`` names what was run, ``left_out`` what would have applied and was left out by the ``mode``;
+    ``life_from_start`` says that the harness started the publisher itself, so that its
     first life began on this trace.
     """
 
@@ -95,7 +96,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sets: tuple[str, ...] = ()
     profile: str = "core"
     implementation: str = ""
+    mode: str = "plain"
     probes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     life_from_start: bool = False
     statement: Statement = Statement()
     streams: tuple[StreamInfo, ...] = ()

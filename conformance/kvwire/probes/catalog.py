@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.probes import live, replay, reset, restart, stop, workload
-from kvwire.probes.session import Probe, Session
+from kvwire.probes.session import Mode, Probe, Session
 
 PROBES: tuple[Probe, ...] = (
     live.PROBE,
@@ -17,6 +17,6 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-def plan(session: Session) -> tuple[Probe, ...]:
-    """The probes for which the run can do what they need, in order."""
-    return tuple(probe for probe in PROBES if probe.applies(session))
+def plan(session: Session, mode: Mode = "plain") -> tuple[Probe, ...]:
+    """The probes of a mode for which the run can do what they need, in order."""
+    return tuple(probe for probe in PROBES if probe.applies(session, mode))

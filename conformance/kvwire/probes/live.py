@@ -82,6 +82,7 @@ def run(session: Session) -> None:
 
 PROBE = Probe(
     name="live",
+    mode="quick",
     run=run,
     needs=frozenset({"passive"}),
     bounds="handshakes within handshake_s; a driven stream is primed within prime_s, another is heard for listen_s",

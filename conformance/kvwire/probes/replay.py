@@ -280,6 +280,7 @@ def run(session: Session) -> None:
 
 PROBE = Probe(
     name="replay",
+    mode="quick",
     run=run,
     needs=frozenset({"replayable"}),
     must_survive=(SURVIVE,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
@@ -169,10 +170,15 @@ class Session:
         self.recorder.add(source=Source.STIMULUS, stream=stream, event=event, detail=dict(detail))
 
 
+Mode = Literal["quick", "plain", "thorough"]
+"""How much a run does: ``quick`` is passive and replay only, ``plain`` what fits half a minute, ``thorough`` all."""
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One attack: what it needs of the run (all of it), what its stimuli must be survived for, and its bounds in words.
 
-    ``run`` raises what the driver raises.
+    ``mode`` is the least mode of a run that takes it. ``run`` raises what the driver raises.
     """
 
     name: str
@@ -180,10 +186,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     needs: frozenset[str]
     must_survive: tuple[str, ...] = ()
     bounds: str = ""
+    mode: Mode = "plain"
 
-    def applies(self, session: Session) -> bool:
-        """Whether the run can do what the probe needs."""
-        return self.needs <= session.can
+    def applies(self, session: Session, mode: Mode = "thorough") -> bool:
+        """Whether the run can do what the probe needs, and is of a mode that takes it."""
+        return self.needs <= session.can and MODES.index(self.mode) <= MODES.index(mode)
 
     def __call__(self, session: Session) -> None:
         """Run it."""

@@ -37,12 +37,14 @@ def run(session: Session) -> None:
 
 SANITY = Probe(
     name="sanity",
+    mode="quick",
     run=sanity,
     needs=frozenset({"start"}),
     bounds="both witnesses see a batch within prime_s",
 )
 STOP = Probe(
     name="stop",
+    mode="quick",
     run=run,
     needs=frozenset({"start", "stop"}),
     bounds="the publisher goes within the declared stop_s, which the witnesses see a second later at most",

@@ -231,12 +231,14 @@ def some(session: Session) -> None:
 
 PROMPTS = Probe(
     name="prompts",
+    mode="quick",
     run=run_prompts,
     needs=frozenset({"cache"}),
     bounds="at most `prompts` prompts; what they cause is awaited for settle_s",
 )
 BATCHES = Probe(
     name="batches",
+    mode="quick",
     run=run_batches,
     needs=frozenset({"publish"}),
     bounds="`batches` batches; they are awaited for settle_s",

@@ -105,6 +105,8 @@ def render(report: Result, console: Console) -> None:
     console.print(
         Text(f"{run.target}{who}: edition {run.edition}, profile {run.profile}, level {run.level}", style="bold")
     )
+    if run.left_out:
+        console.print(Text(f"mode {run.mode}; left out: {', '.join(run.left_out)}", style="dim"))
     for stream in report.streams:
         counts = ", ".join(f"{count} {name}" for name, count in stream.events.items()) or "no events"
         lives = f", {stream.incarnations} incarnations" if stream.incarnations != 1 else ""
