@@ -151,12 +151,16 @@ class Identity:
         return [suspect for suspect in self._suspects if set(self._seen.get(suspect.place, ())) == {suspect.value}]
 
     def told_apart(self) -> int:
-        """How many second hashes were seen for chains that ran in several scopes."""
-        return sum(len(hashes) - 1 for hashes in self._seen.values())
+        """How many second hashes were seen for chains that ran in several scopes, at most one for each of these."""
+        return sum(min(len(hashes), self._scopes_of(place)) - 1 for place, hashes in self._seen.items())
 
     def untold(self) -> int:
         """How many first blocks ran in more scopes than hashes were seen for them."""
-        return sum(len(self._seen[place]) < len(set(self.chains.runs(place[1], place[3]))) for place in self._roots)
+        return sum(len(self._seen[place]) < self._scopes_of(place) for place in self._roots)
+
+    def _scopes_of(self, place: Place) -> int:
+        _, chain, _, size = place
+        return len(set(self.chains.runs(chain, size)))
 
 
 def texts(scopes: Iterable[Scope]) -> str:
