@@ -33,7 +33,7 @@ SGLANG_SALT = b"sglang-cache-salt-v1\0"
 VLLM_NONE = "vllm-none-hash"
 
 
-class Scope(msgspec.Struct, frozen=True, order=False):
+class Scope(msgspec.Struct, frozen=True):
     """A reuse scope: LoRA id, LoRA name and salt text; None is absent, and an id of 0 is present."""
 
     lora: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -173,16 +173,3 @@ def judged(told: Story) -> dict[str, str]:
     """Every verdict of the hashing judge, by the last three digits of the id."""
     area = hashing(told.trace())
     return {name[-3:]: said for name, tally in sorted(area.tallies.items()) if (said := verdict(tally))}
-
-
-def reencoded(told: Story, change: Callable[[Event], Event]) -> Story:
-    """The story with every stored event changed."""
-    other = Story(can=told.can, statement=told.statement, replay=told.info.replay is not None)
-    for record in told.records:
-        frames = record.frames
-        if frames is not None and record.is_live:
-            ts, events, rank = msgspec.msgpack.decode(frames[2])
-            events = [change(e) if e["type"] == "BlockStored" else e for e in events]
-            frames = (*frames[:2], msgspec.msgpack.encode([ts, events, rank]))
-        other.records.append(msgspec.structs.replace(record, frames=frames))
-    return other
