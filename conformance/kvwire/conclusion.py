@@ -12,7 +12,7 @@ from kvwire.judges import TABLE
 from kvwire.judging import Judged, judge_stream
 from kvwire.registry import Profile, Registry
 from kvwire.result import Result
-from kvwire.trace import Source, Trace
+from kvwire.trace import ControlLevel, Header, Source, Trace
 from kvwire.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
 
 
@@ -209,7 +209,7 @@ def _summary(
     wanted: Wanted,
     only: frozenset[str] | None,
 ) -> result.Summary:
-    level = trace.header.level
+    level = _shown(trace.header)
     needed = frozenset(profile.conclusive.get(level, ())) if only is None else only
     missing = sorted({o.requirement for o in outcomes if o.verdict is Verdict.INCONCLUSIVE and o.requirement in needed})
     counted = [o.verdict for o in outcomes if o.verdict is not Verdict.INCONCLUSIVE or o.requirement in needed]
@@ -234,6 +234,13 @@ def _summary(
         exit=None if trace.interrupted else int(code),
         interrupted=trace.interrupted,
     )
+
+
+def _shown(header: Header) -> ControlLevel:
+    """The level whose conclusions a run owes: a quick one attacks nothing, whatever it could have driven."""
+    if header.mode != "quick":
+        return header.level
+    return "replayable" if any(stream.replay for stream in header.streams) else "passive"
 
 
 def _headline(trace: Trace, judged: list[Judged], outcomes: list[Outcome], verdict: Verdict, profile: Profile) -> str:
