@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kvwire.chains import WINDOW, Link, Window
-from kvwire.events import Event
+from kvwire.events import TWO_64, Event
 from kvwire.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, extra_keys, named
 from kvwire.mistakes import MISTAKES
 from kvwire.timeline import Batch
@@ -139,6 +139,13 @@ class _Case(msgspec.Struct, frozen=True):
         return Example(self.batch, self.event, self.index, names, held, next((state.hash for state in known), None))
 
 
+def _readable(event: Event) -> bool:
+    """Whether the multimodal keys of an event can enter its hashes: one list a block, offsets of 64 bits."""
+    if event.mm_keys is None or len(event.mm_keys) != len(event.hashes):
+        return False
+    return all(0 <= offset < TWO_64 for keys in event.mm_keys for _, offset in keys)
+
+
 class Parity:
     """The parity of one stream.
 
@@ -192,7 +199,7 @@ class Parity:
     def stored(self, batch: Batch, event: Event, links: Sequence[Link], label: str | None = None) -> list[Result]:
         """Recompute the blocks of a ``whole`` event. ``label`` is what the publisher says of them."""
         extras = extra_keys(batch.payload, event)
-        blind = "mm_keys" in event.keys and (event.mm_keys is None or len(event.mm_keys) != len(event.hashes))
+        blind = "mm_keys" in event.keys and not _readable(event)
         results: list[Result] = []
         parent = event.parent
         for index, value in enumerate(event.hashes):
@@ -242,7 +249,7 @@ class Parity:
         if event.lora_id == 0:
             loras = tuple(dict.fromkeys((None, 0, *loras)))
         elif event.lora_id is not None:
-            loras = (event.lora_id % 2**64,)
+            loras = (event.lora_id % TWO_64,)
             known.add("lora")
         if event.cache_salt is not None:
             salts = (event.cache_salt,)

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 from tests.harness.streams import Event, Story
 
 from kvwire import registry

@@ -66,8 +66,10 @@ def test_multimodal_keys_enter_v1() -> None:
     hashes = chain("v1_block_key", blocks, mm=mm)
     _, results = recompute(story([event(hashes, blocks, mm_keys=wire)]))
     assert kinds(results) == "mmm"
-    _, results = recompute(story([event(hashes, blocks, mm_keys=wire[:2])]), "v1_block_key")
-    assert results == [Unknown(MULTIMODAL)] * 3
+    negative = [[{"type": "mm_key", "hash": DIGEST.hex(), "start_offset": -1}]] * 3
+    for unreadable in (wire[:2], [[{"hash": "?"}]] * 3, negative, None):
+        _, results = recompute(story([event(hashes, blocks, mm_keys=unreadable)]), "v1_block_key")
+        assert results == [Unknown(MULTIMODAL)] * 3
 
 
 # --- mistakes ----------------------------------------------------------------------------------------------------
