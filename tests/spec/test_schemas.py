@@ -29,6 +29,14 @@ NAMES = {
     "result",
     "statement",
     "trace",
+    "vectors",
+    "vectors-consumers",
+    "vectors-endpoint",
+    "vectors-envelope",
+    "vectors-hash",
+    "vectors-manifest",
+    "vectors-replay",
+    "vectors-wire",
 }
 
 

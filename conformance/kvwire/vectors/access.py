@@ -1,0 +1,55 @@
+"""The vectors that this installation carries, as typed values."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+
+from kvwire import resources
+from kvwire.registry import UnknownNameError
+from kvwire.vectors import manifest
+from kvwire.vectors.model import FILE_TYPES, AnyFile, Manifest
+
+SUFFIX = ".json"
+
+
+class _Head(msgspec.Struct):
+    schema: str
+
+
+@functools.cache
+def contents() -> Manifest:
+    """The manifest: every data file, its digest, and the ids of its tests."""
+    return manifest.read(resources.vectors())
+
+
+def names() -> tuple[str, ...]:
+    """The names of the files of tests, as ``load`` takes them."""
+    return tuple(entry.path.removesuffix(SUFFIX) for entry in contents().files if entry.schema in FILE_TYPES)
+
+
+def decode(data: bytes) -> AnyFile:
+    """A file of tests from its bytes.
+
+    Raises:
+        msgspec.MsgspecError: when it is none.
+        UnknownNameError: when its schema is not known.
+    """
+    schema = msgspec.json.decode(data, type=_Head).schema
+    if schema not in FILE_TYPES:
+        raise UnknownNameError(f"no schema {schema!r}; there are {', '.join(FILE_TYPES)}")
+    file: Any = msgspec.json.decode(data, type=FILE_TYPES[schema])
+    return file  # type: ignore[no-any-return]
+
+
+def load(name: str) -> AnyFile:
+    """A file of tests by its name, as ``hash/v1_block_key``; its type follows its schema.
+
+    Raises:
+        UnknownNameError: when there is none of that name; the message lists what there is.
+    """
+    if name not in names():
+        raise UnknownNameError(f"no vectors {name!r}; there are {', '.join(names())}")
+    return decode((resources.vectors() / f"{name}{SUFFIX}").read_bytes())

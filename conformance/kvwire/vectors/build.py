@@ -1,0 +1,105 @@
+"""Write the vectors, or find where they differ from what the generators give."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from kvwire.vectors import (
+    endpoint_vectors,
+    envelope_vectors,
+    hash_vectors,
+    identities,
+    manifest,
+    replay_vectors,
+    wire_vectors,
+)
+from kvwire.vectors.layout import name_of, write_file, write_manifest
+from kvwire.vectors.model import EDITION
+
+BY_HAND = ("hash/known-answers.json",)
+"""Data files that hold facts from elsewhere and are not generated."""
+GENERATORS = (hash_vectors, wire_vectors, envelope_vectors, replay_vectors, endpoint_vectors)
+EDITION_FILE = "EDITION"
+SHOWN = 100
+
+
+def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
+    """Every generated file by its path in ``vectors/``, and what has to be decided by hand.
+
+    Files that are kept by hand are read from ``folder``, and so is the lock file.
+    """
+    data: dict[str, bytes] = {}
+    tests: dict[str, str] = {}
+    problems: list[str] = []
+    for generator in GENERATORS:
+        for path, file in generator.files().items():
+            data[path] = write_file(file)
+            for test in file.tests:
+                if test.id in tests:
+                    problems.append(f"{path}: {test.id}: {tests[test.id]} has the id too")
+                tests[test.id] = path
+    lock = folder / identities.NAME
+    locked, bad = identities.read(lock.read_text(encoding="utf-8") if lock.is_file() else "")
+    entries, undecided = identities.update(locked, tests)
+    hand = {path: (folder / path).read_bytes() for path in BY_HAND}
+    listing = write_manifest(manifest.build({**data, **hand}))
+    extra = {
+        EDITION_FILE: f"{EDITION}\n".encode(),
+        identities.NAME: identities.write(entries).encode(),
+        manifest.NAME: listing,
+    }
+    return {**data, **extra}, [*problems, *bad, *undecided]
+
+
+def difference(path: str, wanted: bytes, found: bytes) -> list[str]:
+    """Where a file differs from what it should be: a line per test, note or other line, with both texts."""
+    problems = []
+    lines = itertools.zip_longest(
+        wanted.decode().splitlines(), found.decode(errors="replace").splitlines(), fillvalue=""
+    )
+    for number, (right, here) in enumerate(lines, 1):
+        if right == here:
+            continue
+        at = next((i for i, (a, b) in enumerate(zip(right, here, strict=False)) if a != b), min(len(right), len(here)))
+        start = max(0, at - SHOWN // 2)
+        name = name_of(right) or name_of(here)
+        place = f"{path}:{number}: {name}: " if name else f"{path}:{number}: "
+        shown = [repr(text[start : start + SHOWN]) for text in (right, here)]
+        problems.append(f"{place}the generator gives {shown[0]}, the file has {shown[1]}")
+        if len(right.splitlines()) != len(here.splitlines()) and not (right and here):
+            break
+    return problems or [f"{path}: line ends differ"] * (wanted != found)
+
+
+def write(folder: Path) -> list[str]:
+    """Write what is generated; nothing is written while something has to be decided by hand."""
+    data, problems = generate(folder)
+    if problems:
+        return problems
+    for path, content in data.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.is_file() or target.read_bytes() != content:
+            target.write_bytes(content)
+    for stray in _strays(folder, data):
+        (folder / stray).unlink()
+    return []
+
+
+def _strays(folder: Path, data: dict[str, bytes]) -> list[str]:
+    kinds = {path.split("/")[0] for path in data if "/" in path}
+    there = [str(p.relative_to(folder)) for kind in sorted(kinds) for p in sorted((folder / kind).glob("*.json"))]
+    return [path for path in there if path not in data and path not in BY_HAND]
+
+
+def check(folder: Path) -> list[str]:
+    """Where the files of a folder differ from what the generators give: file, line and test of each place."""
+    data, problems = generate(folder)
+    for path, content in data.items():
+        target = folder / path
+        if not target.is_file():
+            problems.append(f"{path}: the file is missing: run `kvwire vectors build`")
+        elif (found := target.read_bytes()) != content:
+            problems += difference(path, content, found)
+    return problems + [f"{path}: no generator writes this file: remove it" for path in _strays(folder, data)]

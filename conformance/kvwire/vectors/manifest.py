@@ -1,0 +1,91 @@
+"""``MANIFEST.json``: what an edition of the vectors consists of, and whether a copy is whole."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from kvwire.vectors.model import EDITION, MANIFEST_SCHEMA, Listed, Manifest
+
+NAME = "MANIFEST.json"
+
+
+class _Head(msgspec.Struct, kw_only=True):
+    schema: str
+    count: int
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Group(msgspec.Struct):
+    tests: tuple[_Named, ...]
+
+
+class _Ids(msgspec.Struct):
+    """The ids of a file, whether its tests stand in groups or, as known answers do, in one list."""
+
+    groups: tuple[_Group, ...] = ()
+    answers: tuple[_Named, ...] = ()
+
+
+class DamageError(ValueError):
+    """A copy of the vectors is not what its manifest says; the message names the file and what to do."""
+
+
+def listed(path: str, data: bytes) -> Listed:
+    """One file as the manifest lists it."""
+    head = msgspec.json.decode(data, type=_Head)
+    ids = msgspec.json.decode(data, type=_Ids)
+    names = [test.id for group in ids.groups for test in group.tests] + [answer.id for answer in ids.answers]
+    return Listed(
+        path=path,
+        schema=head.schema,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        count=head.count,
+        ids=tuple(names),
+    )
+
+
+def build(files: Mapping[str, bytes]) -> Manifest:
+    """The manifest of these files, by path."""
+    entries = tuple(listed(path, files[path]) for path in sorted(files))
+    return Manifest(
+        schema=MANIFEST_SCHEMA,
+        spec_edition=EDITION,
+        generator=__name__,
+        count=sum(entry.count for entry in entries),
+        files=entries,
+    )
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a folder of vectors.
+
+    Raises:
+        DamageError: when it is missing, cut short, or of another format.
+    """
+    path = folder / NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        raise DamageError(f"{path}: there is no manifest here; name a folder of kvwire vectors") from None
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"{path}: not a whole manifest ({error}); copy the vectors again") from None
+
+
+def damage(folder: Path) -> list[str]:
+    """Where the files of a folder differ from its manifest: a line per file."""
+    found = []
+    for entry in read(folder).files:
+        path = folder / entry.path
+        if not path.is_file():
+            found.append(f"{entry.path}: the file is missing")
+        elif (digest := hashlib.sha256(path.read_bytes()).hexdigest()) != entry.sha256:
+            found.append(f"{entry.path}: its sha256 is {digest}, the manifest says {entry.sha256}")
+    return found

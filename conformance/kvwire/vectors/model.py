@@ -1,0 +1,266 @@
+"""The files of ``vectors/`` as typed values: header, notes, groups, tests, and what a test asks and expects.
+
+A test has ``input`` (what an implementation is given) and ``expected`` (what it has to answer). ``result`` is
+
+* ``valid``: it must answer what is expected,
+* ``invalid``: it must refuse; ``expected.fault`` names the one fault, ``expected.layer`` where it must be noticed,
+* ``acceptable``: it may answer what is expected or refuse; ``cites`` quotes the sentence that leaves it open.
+
+64-bit numbers are decimal strings by field, bytes lower-case hex.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+Result = Literal["valid", "invalid", "acceptable"]
+Layer = Literal["frame", "msgpack", "schema", "semantics"]
+"""Where a fault must be noticed: the ZeroMQ frames; the bytes as one msgpack value; types, keys and ranges;
+what relates values of a batch to each other or to the stream."""
+
+EDITION = "1"
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a flag, a mistake or a fault means. ``feature`` groups boundaries in the coverage table."""
+
+    kind: Literal["boundary", "origin", "property", "legacy", "fault", "mistake"]
+    description: str
+    feature: str | None = None
+    requirements: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+class Cite(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The sentence of the standard that leaves an answer open: its chapter, its words, its id if it has one."""
+
+    chapter: str
+    sentence: str
+    requirement: str | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """``count`` tokens: ``start``, ``start + step``, …; written ``{"from": …, "count": …, "step": …}``."""
+
+    start: int = msgspec.field(name="from")
+    count: int
+    step: int
+
+
+TokenItem = int | str | Run
+"""A token id, a digest of 64 hex digits, or a run of ids."""
+
+
+class MmKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A multimodal key of a block: digest in hex, and the index within the item of its first token in the block."""
+
+    hash: str
+    start_offset: int
+
+
+class HashInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A chain of blocks. It begins at the root of its reuse scope, or behind ``parent`` (a hash) or ``parent_key``.
+
+    ``tokens`` are cut into blocks of ``block_size``; the last may be partial. ``salt`` is text, of which ``salt_id`` is
+    the id. ``extra_ids`` holds one id per token; ``mm_keys`` and ``extra_keys`` one entry per block.
+    """
+
+    tokens: tuple[TokenItem, ...] = ()
+    block_size: int | None = None
+    parent: str | None = None
+    parent_key: str | None = None
+    lora_id: str | None = None
+    lora_name: str | None = None
+    salt: str | None = None
+    salt_id: str | None = None
+    extra_ids: tuple[str, ...] | None = None
+    mm_keys: tuple[tuple[MmKey, ...], ...] | None = None
+    extra_keys: tuple[Any, ...] | None = None
+
+
+class HashExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The hash of the last block, unsigned and signed, and its 32-byte key where the function has one.
+
+    ``chain`` lists the answers of all blocks, the last included, where there are several: unsigned hashes, or keys
+    where the answer is a key.
+    """
+
+    unsigned: str | None = None
+    signed: str | None = None
+    key: str | None = None
+    chain: tuple[str, ...] | None = None
+    fault: str | None = None
+
+
+class WireInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A payload; ``encodings`` are other legal encodings of the same value, each of which must be answered alike."""
+
+    payload: str
+    encodings: tuple[str, ...] = ()
+
+
+class WireExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The JSON projection of the payload (unset where there is none), and of an invalid one the fault and its layer.
+
+    ``form`` names a legacy form.
+    """
+
+    projection: Any = msgspec.UNSET
+    layer: Layer | None = None
+    fault: str | None = None
+    form: str | None = None
+
+
+class EnvelopeInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The frames of one live message, as a SUB socket reads them."""
+
+    frames: tuple[str, ...]
+
+
+class EnvelopeExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Topic and payload as bytes, and the number."""
+
+    topic: str | None = None
+    sequence: str | None = None
+    payload: str | None = None
+    layer: Layer | None = None
+    fault: str | None = None
+
+
+class ReplayInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A request (``frames``, as a DEALER sends them) or an answer (``messages``, as a DEALER reads them).
+
+    ``start`` is what was asked for, ``live`` the frames of live messages seen before, ``extensions`` what the publisher
+    declares. An answer ends where nothing more came before the deadline.
+    """
+
+    frames: tuple[str, ...] | None = None
+    start: str | None = None
+    extensions: tuple[str, ...] = ()
+    live: tuple[tuple[str, ...], ...] = ()
+    messages: tuple[tuple[str, ...], ...] | None = None
+
+
+class ReplayExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Of a request its ``start``; of an answer its form, the numbers in it, and what it says to the client.
+
+    ``outcome``: ``complete`` (contiguous, with end marker), ``empty`` (end marker alone), ``hole`` (a number is
+    missing between two, with end marker), ``no-end`` (no end marker: incomplete).
+    """
+
+    start: str | None = None
+    form: Literal["replay-topic", "replay-bare"] | None = None
+    outcome: Literal["complete", "empty", "hole", "no-end"] | None = None
+    numbers: tuple[str, ...] | None = None
+    layer: Layer | None = None
+    fault: str | None = None
+
+
+class EndpointInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What an operator configures once, and the place of one rank. ``ephemeral``: a port of the system was asked."""
+
+    endpoint: str
+    replay: str | None = None
+    rank: int
+    world: int
+    ranks_per_host: int
+    ephemeral: bool = False
+
+
+class EndpointExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What the rank binds; or the fault, and the configured endpoints of which the error must name one."""
+
+    publish: str | None = None
+    replay: str | None = None
+    fault: str | None = None
+    names: tuple[str, ...] = ()
+
+
+Input = TypeVar("Input")
+Expected = TypeVar("Expected")
+
+
+class Test(msgspec.Struct, Generic[Input, Expected], frozen=True, omit_defaults=True, kw_only=True):
+    """One test. ``mistakes``: by name, what a known mistake would answer, where that is not the right answer."""
+
+    __test__ = False
+    id: str
+    comment: str
+    flags: tuple[str, ...]
+    requirements: tuple[str, ...]
+    result: Result
+    cites: Cite | None = None
+    input: Input
+    expected: Expected
+    mistakes: dict[str, str] = {}
+
+
+class Group(msgspec.Struct, Generic[Input, Expected], frozen=True, omit_defaults=True, kw_only=True):
+    """Tests of one function or one subject. Hash groups name their ``algorithm``; ``width`` is the bytes of a token.
+
+    ``informative``: not a function of the standard's own registry, or one that a new publisher does not use.
+    """
+
+    name: str
+    comment: str
+    algorithm: str | None = None
+    width: int | None = None
+    informative: bool = False
+    tests: tuple[Test[Input, Expected], ...]
+
+
+class File(msgspec.Struct, Generic[Input, Expected], frozen=True, kw_only=True):
+    """One file of tests; ``count`` is the number of its tests."""
+
+    schema: str
+    spec_edition: str
+    generator: str
+    count: int
+    notes: dict[str, Note]
+    groups: tuple[Group[Input, Expected], ...]
+
+    @property
+    def tests(self) -> tuple[Test[Input, Expected], ...]:
+        """All tests, in the order of the groups."""
+        return tuple(test for group in self.groups for test in group.tests)
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One file in the manifest: its path in ``vectors/``, schema, size and digest, and the ids of its tests."""
+
+    path: str
+    schema: str
+    bytes: int
+    sha256: str
+    count: int
+    ids: tuple[str, ...]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """``MANIFEST.json``: every data file of an edition. The list is part of what is promised."""
+
+    schema: str
+    spec_edition: str
+    generator: str
+    count: int
+    files: tuple[Listed, ...]
+
+
+HashFile = File[HashInput, HashExpected]
+WireFile = File[WireInput, WireExpected]
+EnvelopeFile = File[EnvelopeInput, EnvelopeExpected]
+ReplayFile = File[ReplayInput, ReplayExpected]
+EndpointFile = File[EndpointInput, EndpointExpected]
+AnyFile = HashFile | WireFile | EnvelopeFile | ReplayFile | EndpointFile
+
+FILE_TYPES: dict[str, Any] = {
+    "kvwire/vectors/hash/1": HashFile,
+    "kvwire/vectors/wire/1": WireFile,
+    "kvwire/vectors/envelope/1": EnvelopeFile,
+    "kvwire/vectors/replay/1": ReplayFile,
+    "kvwire/vectors/endpoint/1": EndpointFile,
+}
+"""The type of a file of tests, by its ``schema``."""
+MANIFEST_SCHEMA = "kvwire/vectors/manifest/1"
