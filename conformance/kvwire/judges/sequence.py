@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import struct
 
+import msgspec
+
+from kvwire.events import Event
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
 from kvwire.stimuli import Offer, offers, recognised, succeeded
-from kvwire.timeline import Answer, Arrival, Batch, Incarnation, Live
+from kvwire.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.trace import Record
 from kvwire.verdict import Where
+
+DISTURBING = frozenset({"cache", "reset", "fault", "start", "stop"})
+"""Stimuli that may cause batches which were not offered, or after which numbers begin anew."""
+NEVER = 2**63
+"""Later than every record."""
+
+
+class _Anchor(msgspec.Struct, frozen=True):
+    """An offer that was found on the wire: its position among the offers, and where it is."""
+
+    position: int
+    offer: Offer
+    life: int
+    batch: Batch
 
 
 class Sequence(Area):
@@ -21,10 +40,11 @@ class Sequence(Area):
         self.records: dict[int, Record] = {}
         self.stimuli: list[tuple[int, Record]] = []
         self.restarts: list[int] = []
-        self.others: list[int] = []
-        """Records of stimuli that may cause batches of the engine's own."""
-        self.batches: list[list[Batch]] = []
+        self.disturbed: list[int] = []
+        """Records of stimuli across which numbers and offers are not compared."""
         self.lives: list[Incarnation] = []
+        self.leading = False
+        """Nothing of this incarnation was missed, and no event of it was seen yet."""
 
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live:
@@ -33,25 +53,40 @@ class Sequence(Area):
             self.stimuli.append((index, record))
         elif succeeded(record, "restart"):
             self.restarts.append(index)
-        elif record.event in ("cache", "reset"):
-            self.others.append(index)
+            self.disturbed.append(index)
+        elif record.event in DISTURBING:
+            self.disturbed.append(index)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.lives.append(incarnation)
-        self.batches.append(list(incarnation.batches))
-        self.leading_clear(incarnation)
+        self.leading = incarnation.origin_known
+
+    def on_gap(self, gap: Gap) -> None:
+        self.leading = False
+
+    def on_event(self, batch: Batch, event: Event) -> None:
+        if self.leading:
+            self.leading = False
+            self.leading_clear(batch, event)
 
     def finish(self) -> None:
         for live in self.context.timeline.live:
             self.no_filled_hole(live)
             self.no_reuse(live)
         self.first_zero()
-        for restart in self.restarts:
-            self.zero_again(restart)
+        for restart, later in itertools.pairwise([*self.restarts, NEVER]):
+            self.zero_again(restart, later)
+        if not self.lives:
+            return
         offered = offers(self.stimuli)
-        matched = self._match(offered) if self.lives else [[] for _ in offered]
-        self.one_by_one(offered, matched)
-        self.nothing_lost(offered, matched)
+        found = self._find(offered)
+        anchors = [_Anchor(position, offered[position], *places[0]) for position, places in found.items()]
+        if any(len(places) > 1 for places in found.values()):
+            self.open("KVW-SEQ-002", "the publisher sends one offered batch as several")
+        else:
+            for earlier, later_one in itertools.pairwise(anchors):
+                self.one_by_one(earlier, later_one, offered)
+        self._losses(offered, anchors)
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -103,41 +138,34 @@ class Sequence(Area):
 
     # the first number
 
-    def _full_ring(self, answer: Answer) -> bool | None:
-        """Whether the ring may have evicted before this answer; None when its size is not declared."""
+    def _judge_first(self, requirement: str, answer: Answer, life: Incarnation) -> None:
+        """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before."""
         ring = self.context.statement.ring
-        return None if ring is None else len(answer.numbers) >= ring
-
-    def _from_zero(self, incarnation: int) -> Answer | None:
-        for answer in self.context.timeline.answers:
-            if answer.start == 0 and answer.incarnation == incarnation and answer.numbers and answer.ended:
-                return answer
-        return None
-
-    def _first_number(self, requirement: str, incarnation: Incarnation) -> None:
-        if incarnation.origin_known:
+        begins = f"replay from 0 begins at {answer.numbers[0]}"
+        if answer.numbers[0] == 0:
             self.saw(requirement)
-            return
-        answer = self._from_zero(incarnation.index)
-        if answer is None:
-            self.open(requirement, "no replay answer from 0, and the first live number is not the first one sent")
-        elif (full := self._full_ring(answer)) is None:
+        elif ring is None:
             self.open(
                 requirement,
-                f"replay from 0 begins at {answer.numbers[0]}; the size of the ring is not declared, so that it may "
-                "have evicted what came before",
+                f"{begins}; the size of the ring is not declared, so that it may have evicted what came before",
             )
-        elif full:
-            self.open(requirement, f"replay from 0 begins at {answer.numbers[0]}, and the ring is full")
+        elif len(answer.numbers) >= ring:
+            self.open(requirement, f"{begins}, and the ring is full")
         else:
-            batch = incarnation.batches[0]
             self.broke(
                 requirement,
                 "number 0 for the first batch",
-                f"replay from 0 begins at {answer.numbers[0]} with {len(answer.numbers)} batches, though the ring "
-                f"holds {self.context.statement.ring}",
-                at_batch(batch),
+                f"{begins} with {len(answer.numbers)} batches, though the ring holds {ring}",
+                at_batch(next(batch for batch in life.batches if batch.number == answer.numbers[0])),
             )
+
+    def _from_zero(self, incarnation: Incarnation, after: int = -1, before: int = NEVER) -> Answer | None:
+        """The first complete answer from 0 of an incarnation that was asked for between two records."""
+        for answer in self.context.timeline.answers:
+            whole = answer.start == 0 and answer.numbers and answer.ended
+            if whole and answer.incarnation == incarnation.index and after < answer.request < before:
+                return answer
+        return None
 
     @judge("KVW-SEQ-001")
     def first_zero(self) -> None:
@@ -145,163 +173,214 @@ class Sequence(Area):
 
         Only the first life: later ones are KVW-SEQ-007's. A ring that may have evicted leaves it open.
         """
-        if self.lives:
-            self._first_number("KVW-SEQ-001", self.lives[0])
+        if not self.lives:
+            return
+        life = self.lives[0]
+        answer = self._from_zero(life, before=min(self.restarts, default=NEVER))
+        if life.origin_known:
+            self.saw("KVW-SEQ-001")
+        elif answer is None:
+            self.open("KVW-SEQ-001", "no replay answer from 0, and the first live number is not the first one sent")
+        else:
+            self._judge_first("KVW-SEQ-001", answer, life)
 
     @judge("KVW-SEQ-007")
-    def zero_again(self, restart: int) -> None:
+    def zero_again(self, restart: int, later: int) -> None:
         """KVW-SEQ-007: A publisher MUST begin again at sequence number 0 in every new incarnation, whatever number
         the last one reached.
+
+        Shown by the first replay from 0 that is asked for after the harness restarted the publisher and before the
+        restart after that, or by a new incarnation whose number 0 was seen. Live numbers alone do not show it: those
+        of the old life are still under way, and the first of the new one are lost.
         """
-        after = [life for life in self.lives[1:] if life.batches and life.batches[0].record > restart]
-        if after:
-            self._first_number("KVW-SEQ-007", after[0])
-            return
-        numbers = [live for live in self.context.timeline.live if live.record > restart]
-        if numbers:
-            first = numbers[0]
-            self.broke(
-                "KVW-SEQ-007",
-                "a new incarnation that begins again at number 0",
-                f"number {first.number} after the restart, going on from {first.previous}",
-                self._at(first.record),
-            )
-        else:
-            self.open("KVW-SEQ-007", "nothing was seen after the restart")
+        for life in self.lives:
+            answer = self._from_zero(life, restart, later)
+            if answer is not None:
+                self._judge_first("KVW-SEQ-007", answer, life)
+                return
+        for life in self.lives[1:]:
+            if life.origin_known and restart < life.batches[0].record < later:
+                self.saw("KVW-SEQ-007")
+                return
+        self.open("KVW-SEQ-007", "no replay from 0 after the restart, and no number 0 of a new incarnation")
 
     @judge("KVW-SEQ-008")
-    def leading_clear(self, incarnation: Incarnation) -> None:
-        """KVW-SEQ-008: A publisher SHOULD send `AllBlocksCleared` as the first event of every incarnation."""
-        if not incarnation.origin_known:
-            return
-        for step in incarnation.steps():
-            if not isinstance(step, Batch):
-                return
-            if step.reading.events:
-                first = step.reading.events[0]
-                if first.kind == "cleared":
-                    self.saw("KVW-SEQ-008")
-                else:
-                    self.broke(
-                        "KVW-SEQ-008",
-                        "`AllBlocksCleared` as the first event of the incarnation",
-                        f"`{first.tag}` in number {step.number}",
-                        at_batch(step, event=first),
-                    )
-                return
+    def leading_clear(self, batch: Batch, event: Event) -> None:
+        """KVW-SEQ-008: A publisher SHOULD send `AllBlocksCleared` as the first event of every incarnation.
+
+        Only an incarnation that is known from 0 up to its first event shows it.
+        """
+        if event.kind == "cleared":
+            self.saw("KVW-SEQ-008")
+        else:
+            self.broke(
+                "KVW-SEQ-008",
+                "`AllBlocksCleared` as the first event of the incarnation",
+                f"`{event.tag}` in number {batch.number}",
+                at_batch(batch, event=event),
+            )
 
     # what was offered
 
-    def _life_of(self, record: int) -> int:
-        """The index into ``lives`` that an offer made at ``record`` belongs to, by the restarts before it."""
-        return min(sum(1 for restart in self.restarts if restart < record), len(self.lives) - 1)
+    def _find(self, offered: tuple[Offer, ...]) -> dict[int, list[tuple[int, Batch]]]:
+        """For each offer that was found, by its position: life and batches that carry it, by ``ts``, else by events.
 
-    def _match(self, offered: tuple[Offer, ...]) -> list[list[Batch]]:
-        """For each offer the batches of its life that carry it: by ``ts``, else by its events and in order.
-
-        A publisher may stamp batches anew, and may send one offered batch as several.
+        A publisher may stamp batches anew, and may send one offered batch as several. What has the ``ts`` of no offer
+        is compared by its events, in order, between the neighbours that are known.
         """
-        free = [{batch.number: batch for batch in life} for life in self.batches]
-        found: list[list[Batch]] = [[] for _ in offered]
-        stamps = [
-            {struct.pack(">d", batch.reading.ts): batch for batch in life if batch.reading.ts is not None}
-            for life in self.batches
-        ]
-        for index, offer in enumerate(offered):
-            batch = stamps[self._life_of(offer.record)].get(offer.ts) if stamps else None
-            if batch is not None:
-                found[index] = [batch]
-                free[self._life_of(offer.record)].pop(batch.number, None)
-        for index, offer in enumerate(offered):
-            if not found[index] and free:
-                found[index] = self._by_events(offer, free[self._life_of(offer.record)])
-        return found
+        stamps: dict[bytes, tuple[int, Batch]] = {}
+        free: dict[tuple[int, int], Batch] = {}
+        for life in self.lives:
+            for batch in life.batches:
+                free[life.index, batch.number] = batch
+                if batch.reading.ts is not None:
+                    stamps.setdefault(struct.pack(">d", batch.reading.ts), (life.index, batch))
+        found = {at: [stamps[offer.ts]] for at, offer in enumerate(offered) if offer.ts in stamps}
+        for places in found.values():
+            free.pop((places[0][0], places[0][1].number), None)
+        ceilings = {at: (places[0][0], places[0][1].number) for at, places in found.items()}
+        floor = (-1, -1)
+        for at, offer in enumerate(offered):
+            if at not in found:
+                ceiling = next((ceilings[later] for later in range(at, len(offered)) if later in ceilings), None)
+                places = self._by_events(offer, free, floor, ceiling)
+                if places:
+                    found[at] = places
+            if at in found:
+                place = found[at][-1]
+                floor = max(floor, (place[0], place[1].number))
+        return dict(sorted(found.items()))
 
-    def _by_events(self, offer: Offer, free: dict[int, Batch]) -> list[Batch]:
-        """The first batches, not matched yet and seen after the offer, that hold its events; they are used up."""
+    def _by_events(
+        self,
+        offer: Offer,
+        free: dict[tuple[int, int], Batch],
+        floor: tuple[int, int],
+        ceiling: tuple[int, int] | None,
+    ) -> list[tuple[int, Batch]]:
+        """The first free batches, in order, between two places and seen after the offer, that hold its events.
+
+        They are used up.
+        """
         wanted = list(offer.events)
-        taken: list[Batch] = []
-        for _, batch in sorted(free.items()):
+        taken: list[tuple[int, Batch]] = []
+        for place, batch in free.items():
             seen = batch.reading.events
-            if batch.record < offer.record or len(seen) > max(len(wanted), len(offer.events)):
+            if not floor < place < (ceiling or (len(self.lives), 0)) or batch.record < offer.record:
                 continue
-            if all(recognised(event, got) for event, got in zip(wanted, seen, strict=False)) and (
-                bool(seen) == bool(offer.events)
-            ):
-                taken.append(batch)
+            if bool(seen) != bool(offer.events) or len(seen) > len(wanted):
+                continue
+            if all(recognised(event, got) for event, got in zip(wanted, seen, strict=False)):
+                taken.append((place[0], batch))
                 del wanted[: len(seen)]
                 if not wanted:
                     break
-        for batch in taken:
-            free.pop(batch.number)
-        return taken if not wanted else []
+        if wanted:
+            return []
+        for life, batch in taken:
+            del free[life, batch.number]
+        return taken
+
+    def _undisturbed(self, earlier: _Anchor, later: _Anchor, offered: tuple[Offer, ...]) -> bool:
+        """Whether nothing but offers came between two offers, in one life that is known to be one."""
+        if earlier.life != later.life:
+            return False
+        if any(earlier.offer.record < record < later.offer.record for record in self.disturbed):
+            return False
+        if any(earlier.batch.number < seam <= later.batch.number for seam in self.lives[earlier.life].seams):
+            return False
+        return not any(offer.failed for offer in offered[earlier.position + 1 : later.position])
+
+    def _between(self, earlier: _Anchor, later: _Anchor) -> tuple[int, int, int]:
+        """Between two offers: how many others were offered, how many other batches were seen, how many are missing."""
+        batches = self.lives[earlier.life].batches
+        first, last = (
+            bisect.bisect_left(batches, anchor.batch.number, key=lambda batch: batch.number)
+            for anchor in (earlier, later)
+        )
+        seen = max(0, last - first - 1)
+        missing = max(0, later.batch.number - earlier.batch.number - 1 - seen)
+        return later.position - earlier.position - 1, seen, missing
 
     @judge("KVW-SEQ-002")
-    def one_by_one(self, offered: tuple[Offer, ...], matched: list[list[Batch]]) -> None:
+    def one_by_one(self, earlier: _Anchor, later: _Anchor, offered: tuple[Offer, ...]) -> None:
         """KVW-SEQ-002: A publisher MUST raise the sequence number by exactly one for every batch offered for
         publication, including batches that it then drops.
 
-        The k-th offer after another has a number k higher. An adapter that splits an offer leaves it open; one that
-        failed may have reached the publisher or not, so that nothing is concluded across it.
+        Between two offers that were found, each other offer has a number of its own, seen or missing, and each missing
+        number is an offer's, unless the publisher makes batches of its own, such as heartbeats. An adapter that splits
+        an offer leaves it open; one that failed may have reached the publisher or not.
         """
-        if any(len(batches) > 1 for batches in matched):
-            self.open("KVW-SEQ-002", "the publisher sends one offered batch as several")
+        if not self._undisturbed(earlier, later, offered):
             return
-        before: tuple[int, int, int] | None = None
-        for position, (offer, batches) in enumerate(zip(offered, matched, strict=True)):
-            if not batches:
-                before = None if offer.failed else before
-                continue
-            life, batch = self._life_of(offer.record), batches[0]
-            if before is not None and before[0] == life and self._only_offers_between(offered[before[1]], offer):
-                expected = before[2] + position - before[1]
-                if batch.number == expected:
-                    self.saw("KVW-SEQ-002")
-                else:
-                    self.broke(
-                        "KVW-SEQ-002",
-                        f"number {expected}: {position - before[1]} batches were offered since number {before[2]}",
-                        f"number {batch.number}",
-                        at_batch(batch),
-                    )
-            before = (life, position, batch.number)
+        others, seen, missing = self._between(earlier, later)
+        heartbeats = self.context.statement.bounds.heartbeat_s is not None or (not others and seen)
+        rises = later.batch.number > earlier.batch.number
+        if rises and others <= missing + seen and (missing <= others or heartbeats):
+            self.saw("KVW-SEQ-002")
+            return
+        own = max(0, seen - others)
+        self.broke(
+            "KVW-SEQ-002",
+            f"number {earlier.batch.number + others + own + 1}: {others + 1} batches were offered since number "
+            f"{earlier.batch.number}" + (f", and {own} more were sent" if own else ""),
+            f"number {later.batch.number}",
+            at_batch(later.batch),
+        )
 
-    def _only_offers_between(self, earlier: Offer, later: Offer) -> bool:
-        """Whether nothing but offers can have caused a batch between two offers."""
-        return not any(earlier.record < record < later.record for record in self.others)
+    # what was lost
+
+    def _losses(self, offered: tuple[Offer, ...], anchors: list[_Anchor]) -> None:
+        found = {anchor.position: anchor for anchor in anchors}
+        before: _Anchor | None = None
+        begun = 0
+        for position, offer in enumerate(offered):
+            if any(offered[begun].record < restart < offer.record for restart in self.restarts):
+                begun, before = position, None
+            if offer.accepted and position in found:
+                self.saw("KVW-SEQ-009")
+            elif offer.accepted:
+                after = next((anchor for anchor in anchors if anchor.position > position), None)
+                waiting = sum(
+                    earlier not in found or found[earlier].batch.record > offer.record
+                    for earlier in range(begun, position)
+                )
+                self.nothing_lost(offer, before, after, waiting)
+            before = found.get(position, before)
 
     @judge("KVW-SEQ-009")
-    def nothing_lost(self, offered: tuple[Offer, ...], matched: list[list[Batch]]) -> None:
+    def nothing_lost(self, offer: Offer, before: _Anchor | None, after: _Anchor | None, waiting: int) -> None:
         """KVW-SEQ-009: A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
         capacity and that it could encode.
 
-        Only a loss that a complete replay answer proves is the publisher's; any other missing batch stays open.
+        Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
+        lacks too; any other missing batch stays open. At most so many batches waited as were offered and not seen yet.
         """
-        queue = self.context.statement.queue
-        for position, (offer, batches) in enumerate(zip(offered, matched, strict=True)):
-            if not offer.accepted or not self.lives:
-                continue
-            life = self._life_of(offer.record)
-            if batches:
-                self.saw("KVW-SEQ-009")
-                continue
-            if queue is None or position >= queue:
-                self.open("KVW-SEQ-009", "an accepted batch was not seen; the queue's capacity is not declared")
-                continue
-            later = [answer for answer in self.context.timeline.answers if self._covers(answer, offer, life)]
-            if later:
-                answer = later[0]
-                self.broke(
-                    "KVW-SEQ-009",
-                    f"the accepted batch with ts bits {offer.ts.hex()}, live or by replay",
-                    f"no batch with it: live streams and a complete replay answer of {len(answer.numbers)} batches "
-                    "lack it",
-                    Where(record=offer.record),
-                )
-            else:
-                self.open("KVW-SEQ-009", "an accepted batch was not seen, and no complete replay answer tells why")
+        queue = self.context.statement.queue or 1
+        if waiting >= queue:
+            self.open("KVW-SEQ-009", f"an accepted batch was not seen; {waiting} others may have filled the queue")
+        elif after is None or (before is not None and before.life != after.life):
+            self.open("KVW-SEQ-009", "an accepted batch was not seen, and no later one of its life")
+        elif (how := self._lost(before, after)) is None:
+            self.open("KVW-SEQ-009", "an accepted batch was not seen, and no complete replay answer tells why")
+        else:
+            self.broke(
+                "KVW-SEQ-009",
+                f"the accepted batch with ts bits {offer.ts.hex()}, live or by replay",
+                f"no batch with it: {how}",
+                Where(record=offer.record),
+            )
 
-    def _covers(self, answer: Answer, offer: Offer, life: int) -> bool:
-        if answer.request < offer.record or not answer.ended or answer.incarnation != life:
-            return False
-        return bool(answer.numbers) and answer.start == 0 and answer.numbers[0] == self.batches[life][0].number
+    def _lost(self, before: _Anchor | None, after: _Anchor) -> str | None:
+        """How it is known that nothing else came between two offers; None when it is not."""
+        life = self.lives[after.life]
+        first = life.batches[0].number if before is None else before.batch.number
+        if before is not None and not self._between(before, after)[2]:
+            return f"numbers {first} and {after.batch.number} leave no room for it"
+        for answer in self.context.timeline.answers:
+            if answer.incarnation != after.life or not answer.ended or not answer.numbers:
+                continue
+            whole = answer.numbers[0] == 0 if before is None else answer.numbers[0] <= first
+            if whole and after.batch.number in answer.numbers:
+                return f"the live streams and a complete replay answer of {len(answer.numbers)} batches lack it"
+        return None
