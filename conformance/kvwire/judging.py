@@ -105,8 +105,7 @@ def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[i
             area.on_incarnation(incarnation)
         for step in incarnation.steps():
             if isinstance(step, Gap):
-                for area in areas:
-                    area.on_gap(step)
+                _skip(areas, step)
                 continue
             stamped = offered.batch(step)
             for area in areas:
@@ -130,8 +129,13 @@ def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[i
 def _hide(areas: Iterable[Area], batch: Batch) -> None:
     number = batch.number
     hidden = Gap(first=number, last=number, attribution=Attribution.PUBLISHER, why="it cannot be read")
+    _skip(areas, hidden)
+
+
+def _skip(areas: Iterable[Area], gap: Gap) -> None:
     for area in areas:
-        area.on_gap(hidden)
+        area.muted = frozenset()
+        area.on_gap(gap)
 
 
 def judge_stream(
@@ -222,6 +226,12 @@ def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Rea
         case "KVW-CHN-002" if not any(
             group.window is not None or group.kind not in FULL_KINDS for group in statement.groups
         ):
+            return Reason.NOT_CLAIMED
+        case "KVW-HSH-001" | "KVW-HSH-002" if statement.algorithm == "opaque":
+            return Reason.NOT_CLAIMED
+        case "KVW-HSH-002" if statement.algorithm is None:
+            return Reason.NOT_USED
+        case "KVW-REP-014" if "end_payload" in statement.extensions:
             return Reason.NOT_CLAIMED
         case _ if requirement in WHEN_ANNOUNCED:
             return Reason.NOT_USED

@@ -237,9 +237,13 @@ class Parity:
         """The scopes that the block can be in, and which inputs they are complete for."""
         extra: frozenset[Input] = frozenset() if block.extra is msgspec.UNSET else frozenset({"extra"})
         if link.scopes:
+            possible = link.scopes
+            if event.lora_id:  # the event says which of them
+                named = frozenset(scope for scope in possible if scope.lora == event.lora_id % TWO_64)
+                possible = named or possible
             scopes = tuple(
                 Scope(scope.lora, event.lora_name if scope.lora is not None else None, scope.salt)
-                for scope in sorted(link.scopes, key=repr)
+                for scope in sorted(possible, key=repr)
             )
             return scopes[:SCOPES], extra | {"lora", "salt"}
         if event.lora_id is None and event.lora_name is None and event.cache_salt is None:

@@ -40,8 +40,15 @@ def silent(_: str) -> None:
 
 
 def default_profile(statement: Statement, *, replay: bool) -> str:
-    """What a target is held to unless the user says: its own claim, else ``replay`` where it has a replay socket."""
-    return statement.profile or ("replay" if replay else "core")
+    """What a target is held to unless the user says.
+
+    Its own claim, else the legacy profile of its form, else ``replay`` where it has a replay socket.
+    """
+    if statement.profile is not None:
+        return statement.profile
+    if statement.form != "map":
+        return f"legacy-{statement.form}"
+    return "replay" if replay else "core"
 
 
 def run(target: LiveTarget, settings: Settings | None = None, progress: Progress = silent) -> Trace:

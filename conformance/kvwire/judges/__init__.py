@@ -9,12 +9,13 @@ from kvwire.judges.batch import BatchArea
 from kvwire.judges.chain import Chain
 from kvwire.judges.envelope import Envelope
 from kvwire.judges.event import EventArea
+from kvwire.judges.hashing import Hashing
 from kvwire.judges.rank import Rank
 from kvwire.judges.replay import Replay
 from kvwire.judges.residency import Residency
 from kvwire.judges.sequence import Sequence
 
-AREAS: tuple[type[Area], ...] = (Envelope, Sequence, BatchArea, EventArea, Chain, Residency, Replay, Rank)
+AREAS: tuple[type[Area], ...] = (Envelope, Sequence, BatchArea, EventArea, Chain, Hashing, Residency, Replay, Rank)
 """Every area that has a judge, in the order of reports."""
 
 TABLE: Mapping[str, str] = {

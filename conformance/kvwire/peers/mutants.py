@@ -69,7 +69,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "dangling-window-parent": {"make_publisher": payloads.DanglingWindowParent},
     "dangling-parent": {"make_publisher": payloads.DanglingParent},
     "child-of-capped": {"make_engine": engines.AnnouncesChildrenOfCapped},
-    "self-parent": {"make_publisher": payloads.SelfParent},
+    "self-parent": {"make_publisher": payloads.SelfParent, "statement": OPAQUE},
     "switches-width": {"make_engine": engines.SwitchesWidth},
     "no-wrap": {"make_engine": engines.NoWrap, "algorithm": "v1_block_key"},
     "last-eight-bytes": {"make_engine": engines.LastEightBytes},
