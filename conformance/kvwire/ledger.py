@@ -100,6 +100,10 @@ class Ledger:
             self._set(key, Count(0, exact=True))
         return before
 
+    def forget(self, key: Key) -> None:
+        """Nothing is certain about a resident block any more: unknown, and absent where everything else is known."""
+        self._drop(key)
+
     def _set(self, key: Key, count: Count) -> None:
         place = (key.group, key.hash)
         groups = (key.medium, key.hash)

@@ -2,13 +2,79 @@
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Callable
+
 from kvwire.events import TWO_64, Event
 from kvwire.judges.area import Area, Context, at_batch, judge
 from kvwire.ledger import Key, Ledger, State
+from kvwire.runs import REPLACING
 from kvwire.stimuli import succeeded
-from kvwire.timeline import Batch, Gap, Incarnation
+from kvwire.timeline import Batch, Gap, Incarnation, Timeline
 from kvwire.trace import Record, Source
 from kvwire.verdict import Where
+
+Place = tuple[int, int]
+"""Incarnation and number."""
+
+
+class _Heard:
+    """How far the live stream had come when something else was recorded.
+
+    Numbers tell, not records: a batch that one witness lost and another delivers late stands where its number is.
+    """
+
+    def __init__(self, timeline: Timeline, replaced: list[int]) -> None:
+        live = sorted(
+            (batch.live, (life.index, batch.number))
+            for life in timeline.incarnations
+            for batch in life.batches
+            if batch.live is not None
+        )
+        self._records = [record for record, _ in live]
+        self._newest: list[Place] = []
+        for _, place in live:
+            self._newest.append(max(place, self._newest[-1]) if self._newest else place)
+        self._replaced = replaced
+
+    def when(self, record: int) -> Place | None:
+        """The newest batch that was heard before a record; None before the first, or if another life began since."""
+        at = bisect.bisect_left(self._records, record) - 1
+        if at < 0 or any(self._records[at] < index < record for index in self._replaced):
+            return None
+        return self._newest[at]
+
+
+class _Reset:
+    """A reset of the cache that is awaited: what was known to be resident, and what has shown of it."""
+
+    def __init__(self, start: int, bound: str, ledger: Ledger) -> None:
+        self.start = start
+        self.bound = bound
+        self.left = set(ledger.resident())
+        self.some = bool(self.left)
+        self.complete = ledger.complete
+        self.cleared = False
+        self.early: tuple[Batch, Event] | None = None
+        """A store before the reset showed."""
+        self.lost = False
+        """Batches are missing since."""
+
+    @property
+    def visible(self) -> bool:
+        """Whether it has shown: by a clear, or by the removal of everything, if everything is known."""
+        return self.cleared or (self.complete and self.some and not self.left)
+
+    def on_event(self, batch: Batch, event: Event) -> None:
+        """Follow what comes after it."""
+        if self.visible or self.early is not None:
+            return
+        if event.kind == "cleared":
+            self.cleared = True
+        elif event.kind == "removed":
+            self.left -= {Key(event.medium, event.group, value) for value in event.hashes}
+        elif event.kind == "stored":
+            self.early = (batch, event)
 
 
 class Residency(Area):
@@ -22,14 +88,13 @@ class Residency(Area):
         self.ledger = Ledger(context.statement.residency)
         self.snapshots: list[tuple[int, frozenset[int]]] = []
         self.resets: list[tuple[int, int | None, str]] = []
+        self.replaced: list[int] = []
+        self.pending: list[tuple[Place, Callable[[], None]]] | None = None
+        """What is to be done once the stream stands at a place, in order."""
+        self.life = -1
         self.cleared: frozenset[int] = frozenset()
         """The hashes that the last clear ended and that were not stored again."""
-        self.heard = False
-        """Whether any batch was read from the live stream."""
-        self.ends: list[int] = []
-        """Records of the batches after which nothing was resident."""
-        self.stores: list[int] = []
-        """Records of the batches that hold a store."""
+        self.reset: _Reset | None = None
 
     def on_record(self, index: int, record: Record) -> None:
         if succeeded(record, "resident"):
@@ -37,44 +102,87 @@ class Residency(Area):
             self.snapshots.append((index, hashes))
         elif succeeded(record, "reset"):
             self.resets.append((index, None, ""))
+        elif record.source == Source.STIMULUS and record.event in REPLACING:
+            self.replaced.append(index)
         elif record.source == Source.STIMULUS and record.event == "reset-done" and self.resets:
             start, _, _ = self.resets[-1]
             self.resets[-1] = (start, index, str(record.detail.get("bound_s", "")))
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        live = [batch.live for batch in incarnation.batches if batch.live is not None]
-        if live:
-            self._catch_up(min(live))
+        if self.pending is None:
+            self.pending = self._plan()
+        self._reach((incarnation.index, -1))
+        self.life = incarnation.index
         self.ledger.begin(origin_known=incarnation.origin_known)
-        self.cleared = frozenset()
+        self._lose()
 
     def on_gap(self, gap: Gap) -> None:
+        self._reach((self.life, gap.first))
         self.ledger.hole()
+        self._lose()
+
+    def _lose(self) -> None:
         self.cleared = frozenset()
+        if self.reset is not None:
+            self.reset.lost = True
 
     def on_batch(self, batch: Batch) -> None:
-        """A snapshot was taken before the first batch that came live after it; replay tells nothing of that time."""
-        if batch.live is not None:
-            self.heard = True
-            self._catch_up(batch.live)
-
-    def _catch_up(self, record: int) -> None:
-        while self.snapshots and self.snapshots[0][0] < record:
-            self._compare(*self.snapshots.pop(0))
+        self._reach((self.life, batch.number))
 
     def finish(self) -> None:
-        for snapshot in self.snapshots if self.heard else ():
-            self._compare(*snapshot)
+        self._reach((self.life + 1, -1))
+
+    # what the engine was asked
+
+    def _plan(self) -> list[tuple[Place, Callable[[], None]]]:
+        """Snapshots and resets, each at the place that the live stream had reached when it was taken or made."""
+        heard = _Heard(self.context.timeline, self.replaced)
+        planned: list[tuple[int, Place, Callable[[], None]]] = []
+        for record, held in self.snapshots:
+            if (place := heard.when(record)) is not None:
+                planned.append((record, place, self._comparing(record, held)))
         for start, end, bound in self.resets:
-            self.reset_visible(start, end, bound)
+            if end is None:
+                continue
+            began, ended = heard.when(start), heard.when(end)
+            if began is not None and ended is not None:
+                planned.append((start, began, self._resetting(start, bound)))
+                planned.append((end, ended, self._reset_over))
+        return [(place, act) for _, place, act in sorted(planned, key=lambda item: (item[1], item[0]))]
+
+    def _reach(self, place: Place) -> None:
+        """Do what is to be done before a place."""
+        while self.pending and self.pending[0][0] < place:
+            self.pending.pop(0)[1]()
+
+    def _comparing(self, record: int, held: frozenset[int]) -> Callable[[], None]:
+        def compare() -> None:
+            self.gone_is_announced(record, held)
+            self.clear_is_whole(record, held)
+
+        return compare
+
+    def _resetting(self, start: int, bound: str) -> Callable[[], None]:
+        def begin() -> None:
+            self.reset = _Reset(start, bound, self.ledger)
+
+        return begin
+
+    def _reset_over(self) -> None:
+        reset, self.reset = self.reset, None
+        if reset is not None:
+            self.reset_visible(reset)
+
+    # the stream
 
     def on_event(self, batch: Batch, event: Event) -> None:
         if not event.sound:
             return
+        if self.reset is not None:
+            self.reset.on_event(batch, event)
         if event.kind == "cleared":
             self.cleared = frozenset(key.hash for key in self.ledger.resident())
             self.ledger.clear()
-            self.ends.append(batch.record)
             return
         for value in event.hashes:
             key = Key(event.medium, event.group, value)
@@ -82,10 +190,6 @@ class Residency(Area):
                 self._store(batch, event, key)
             else:
                 self._remove(batch, event, key)
-        if event.kind == "stored":
-            self.stores.append(batch.record)
-        elif self.ledger.complete and not self.ledger.resident():
-            self.ends.append(batch.record)
 
     def _store(self, batch: Batch, event: Event, key: Key) -> None:
         before = self.ledger.store(key)
@@ -97,13 +201,16 @@ class Residency(Area):
 
     def _remove(self, batch: Batch, event: Event, key: Key) -> None:
         elsewhere = self.ledger.groups_of(key.medium, key.hash) - {key.group}
-        if self.ledger.state(key) is not State.RESIDENT and elsewhere:
-            self.own_group(batch, event, key, State.ABSENT, sorted(elsewhere))
-            for group in elsewhere:  # what was meant, so that one fault is one finding
-                self.ledger.remove(key._replace(group=group))
+        before = self.ledger.state(key)
+        if before is not State.RESIDENT and elsewhere:
+            for group in elsewhere:  # one of these was meant, so that one fault is one finding
+                self.ledger.forget(key._replace(group=group))
+            if before is State.ABSENT:
+                self.own_group(batch, event, key, sorted(elsewhere))
             return
-        before = self.ledger.remove(key)
-        self.own_group(batch, event, key, before, [])
+        self.ledger.remove(key)
+        if before is State.RESIDENT:
+            self.own_group(batch, event, key, [])
         if self.ledger.counted:
             self.balance(batch, event, key, before)
         else:
@@ -156,25 +263,22 @@ class Residency(Area):
             )
 
     @judge("KVW-EVT-017")
-    def own_group(self, batch: Batch, event: Event, key: Key, before: State, elsewhere: list[int]) -> None:
+    def own_group(self, batch: Batch, event: Event, key: Key, elsewhere: list[int]) -> None:
         """KVW-EVT-017: A publisher MUST send a `BlockRemoved` with the group of the `BlockStored` that announced the
         block (an absent `group_idx` is group 0).
 
-        Broken only when another group of that medium is known to hold the hash and the named one does not.
+        Broken only when another group of that medium is known to hold the hash, and the named one is known not to: who
+        joined late may have missed its store in the named group too.
         """
-        if before is State.RESIDENT:
+        if not elsewhere:
             self.saw("KVW-EVT-017")
-        elif elsewhere:
+        else:
             self.broke(
                 "KVW-EVT-017",
                 f"group {', '.join(map(str, elsewhere))}, in which {key.hash} was stored",
                 f"a removal from group {key.group}",
                 at_batch(batch, event=event),
             )
-
-    def _compare(self, record: int, held: frozenset[int]) -> None:
-        self.gone_is_announced(record, held)
-        self.clear_is_whole(record, held)
 
     @judge("KVW-RES-003")
     def gone_is_announced(self, record: int, held: frozenset[int]) -> None:
@@ -212,30 +316,32 @@ class Residency(Area):
             )
 
     @judge("KVW-RES-006")
-    def reset_visible(self, start: int, end: int | None, bound: str) -> None:
+    def reset_visible(self, reset: _Reset) -> None:
         """KVW-RES-006: A publisher MUST make a reset of the cache visible, by `AllBlocksCleared` or by the removal of
         every resident block, within the declared bound `reset_visible_s` even when the engine is idle, and before
         any later store.
 
-        The probe waits for the sight or the bound and says which; a store that comes first breaks it too.
+        The probe waits for the sight or the bound; a store that comes first breaks it too. A cache that is known to be
+        empty has nothing to show.
         """
-        if end is None or not self.heard:
-            return
-        sight = next((record for record in self.ends if start < record < end), None)
-        store = next((record for record in self.stores if start < record < end), None)
-        if sight is None:
-            self.broke(
-                "KVW-RES-006",
-                f"`AllBlocksCleared`, or the removal of everything, within {bound} s of the reset",
-                "nothing of the kind",
-                Where(record=start),
-            )
-        elif store is not None and store < sight:
+        if reset.early is not None:
+            batch, event = reset.early
             self.broke(
                 "KVW-RES-006",
                 "the reset before any later store",
-                f"a store in record {store}, before the reset shows in record {sight}",
-                Where(record=store),
+                f"a store in number {batch.number}, and {len(reset.left)} blocks still announced from before the reset",
+                at_batch(batch, event=event),
             )
-        else:
+        elif reset.visible:
             self.saw("KVW-RES-006")
+        elif reset.lost:
+            self.open("KVW-RES-006", "batches are missing since the reset")
+        elif reset.left:
+            self.broke(
+                "KVW-RES-006",
+                f"`AllBlocksCleared`, or the removal of everything, within {reset.bound} s of the reset",
+                f"{len(reset.left)} blocks are still announced",
+                Where(record=reset.start),
+            )
+        elif not reset.complete:
+            self.open("KVW-RES-006", "what was resident before the reset is not known")
