@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 from kvwire.vectors import (
+    coverage,
     endpoint_vectors,
     envelope_vectors,
     hash_vectors,
     identities,
+    known,
     manifest,
     replay_vectors,
     wire_vectors,
@@ -17,9 +20,9 @@ from kvwire.vectors import (
 from kvwire.vectors.layout import name_of, write_file, write_manifest
 from kvwire.vectors.model import EDITION
 
-BY_HAND = ("hash/known-answers.json",)
+BY_HAND = (known.PATH,)
 """Data files that hold facts from elsewhere and are not generated."""
-GENERATORS = (hash_vectors, wire_vectors, envelope_vectors, replay_vectors, endpoint_vectors)
+GENERATORS = (wire_vectors, envelope_vectors, replay_vectors, endpoint_vectors)
 EDITION_FILE = "EDITION"
 SHOWN = 100
 
@@ -32,22 +35,28 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
     data: dict[str, bytes] = {}
     tests: dict[str, str] = {}
     problems: list[str] = []
+    hashes = hash_vectors.files()
+    files: dict[str, Any] = dict(hashes)
     for generator in GENERATORS:
-        for path, file in generator.files().items():
-            data[path] = write_file(file)
-            for test in file.tests:
-                if test.id in tests:
-                    problems.append(f"{path}: {test.id}: {tests[test.id]} has the id too")
-                tests[test.id] = path
+        files.update(generator.files())
+    for path, file in files.items():
+        data[path] = write_file(file)
+        for test in file.tests:
+            if test.id in tests:
+                problems.append(f"{path}: {test.id}: {tests[test.id]} has the id too")
+            tests[test.id] = path
+    problems += [f"{coverage.NAME}: {hole}: no test and no reason" for hole in coverage.holes(hashes.values())]
     lock = folder / identities.NAME
     locked, bad = identities.read(lock.read_text(encoding="utf-8") if lock.is_file() else "")
     entries, undecided = identities.update(locked, tests)
     hand = {path: (folder / path).read_bytes() for path in BY_HAND}
+    problems += known.problems(hand[known.PATH], hashes)
     listing = write_manifest(manifest.build({**data, **hand}))
     extra = {
         EDITION_FILE: f"{EDITION}\n".encode(),
         identities.NAME: identities.write(entries).encode(),
         manifest.NAME: listing,
+        coverage.NAME: coverage.write(hashes.values()).encode(),
     }
     return {**data, **extra}, [*problems, *bad, *undecided]
 

@@ -32,6 +32,11 @@ def rounded(value: int) -> int:
     return int(Decimal(repr(float(value))))
 
 
+def floating(value: int) -> int:
+    """A 64-bit integer that was read as a floating-point number."""
+    return int(float(value)) & U64
+
+
 class V2(msgspec.Struct, frozen=True, kw_only=True):
     """Chained SHA-256 with its places for mistakes; without any it is ``v2_sha256`` of this token width.
 
@@ -66,13 +71,13 @@ class V2(msgspec.Struct, frozen=True, kw_only=True):
         bits = (lora is not None, salt is not None)
         ids = [value for value in (lora, salt) if value is not None]
         if not self.exact:
-            ids = [min(rounded(value), U64) for value in ids]
+            ids = [floating(value) for value in ids]
         if self.root == "swapped-ids":
             ids.reverse()
         mask = bits[1] | bits[0] << 1 if self.root == "swapped-mask" else bits[0] | bits[1] << 1
         order: Literal["little", "big"] = "big" if self.root == "big-endian" else "little"
         size = 4 if self.root == "four-byte" else 8
-        body = b"".join((value % 256**size).to_bytes(size, order) for value in ids)
+        body = b"".join((value % (1 << 8 * size)).to_bytes(size, order) for value in ids)
         return hashlib.sha256(body if self.root == "no-mask" else bytes([mask]) + body).digest()
 
     def _token(self, token: Token) -> bytes:
@@ -81,11 +86,15 @@ class V2(msgspec.Struct, frozen=True, kw_only=True):
                 return b""
             return token if self.digest == "raw" else token.hex().encode()
         if self.extend and token >= 2**31:
-            token += 256**self.width - 2**32
-        return (token % 256**self.width).to_bytes(self.width, self.order)
+            token += (1 << 8 * self.width) - 2**32
+        return (token % (1 << 8 * self.width)).to_bytes(self.width, self.order)
 
     def _encode(self, tokens: tuple[Token, ...]) -> bytes:
         return b"".join(map(self._token, tokens))[: self.limit]
+
+    def block_key(self, before: bytes, tokens: tuple[Token, ...]) -> bytes:
+        """The key of a block behind these bytes; no range is checked."""
+        return hashlib.sha256(before + self._encode(tokens)).digest()
 
     def hash(self, key: bytes) -> int:
         """The 64 bits of a key that are sent."""
@@ -106,7 +115,7 @@ class V2(msgspec.Struct, frozen=True, kw_only=True):
                 before = root
             if started and self.salt == "every" and chain.salt is not None:
                 before += struct.pack("<Q", chain.salt)
-            key = hashlib.sha256(before + self._encode(block.tokens)).digest()
+            key = self.block_key(before, block.tokens)
             started = True
             yield self.hash(key), key
 
@@ -128,7 +137,7 @@ class V1(Mixer, frozen=True, kw_only=True):
     exact: bool = True
 
     def _given(self, value: int | None) -> int | None:
-        return value if value is None or self.exact else min(rounded(value), U64)
+        return value if value is None or self.exact else floating(value)
 
     def _begin(self, block: Piece, parent: int, salt: int | None) -> int:
         seed = len(block.tokens) if self.length else 0
