@@ -96,12 +96,19 @@ def _troubles(trace: Trace) -> list[str]:
 
 
 def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) -> tuple[list[Outcome], list[str]]:
-    """A target that died: a failure of what it had to survive, else trouble."""
+    """A target that died: a failure of what it had to survive, else trouble.
+
+    Other instances that the harness started are not the target under test.
+    """
     texts: list[str] = []
+    own = {"", *(stream.name for stream in trace.header.streams)}
     for index, record in enumerate(trace.records):
         if record.source != Source.PROCESS or record.event != "exit" or record.detail.get("expected", True):
             continue
-        stimulus = next((r for r in reversed(trace.records[:index]) if r.source == Source.STIMULUS), None)
+        if record.stream not in own:
+            continue
+        before = (r for r in reversed(trace.records[:index]) if r.stream in own)
+        stimulus = next((r for r in before if r.source == Source.STIMULUS), None)
         survive = set(stimulus.detail.get("must_survive", ())) if stimulus is not None else set()
         if only is not None:
             survive &= only

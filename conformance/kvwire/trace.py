@@ -44,10 +44,11 @@ LIVE = (Source.LIVE_A, Source.LIVE_B)
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing seen or done on one stream.
 
-    ``frames`` for what a socket received; ``event`` and ``detail`` for the rest: a monitor's event (``detail.of`` is
-    the live source), a stimulus (``event`` is the adapter verb, ``replay-request`` or ``replay-done``), a process
-    event, or the harness's own trouble. ``connection`` counts the handshakes of the recorder so far; ``life`` is
-    the adapter's count of starts.
+    A ``stream`` that the header does not declare is another instance of the publisher, which the harness started beside
+    the one under test. ``frames`` for what a socket received; ``event`` and ``detail`` for the rest: a monitor's event
+    (``detail.of`` is the live source), a stimulus (``event`` is the adapter verb, ``replay-request`` or
+    ``replay-done``), a process event, or the harness's own trouble. ``connection`` counts the handshakes of the
+    recorder so far; ``life`` is the adapter's count of starts.
     """
 
     t_ns: int
@@ -236,16 +237,19 @@ def lowered(trace: Trace, level: ControlLevel) -> Trace:
     """What the same run would have shown at a lower level of control: the records that need more are left out.
 
     ``passive`` keeps live messages and their monitors, ``replayable`` replay requests and answers too. What the
-    publisher declares is kept.
+    publisher declares is kept. Other instances need an adapter.
     """
     if level == "driven":
         return trace
+    declared = {"", *(stream.name for stream in trace.header.streams)}
     header = msgspec.structs.replace(trace.header, level=level, can=(), sets=(), life_from_start=False)
     if level == "passive":
         streams = tuple(msgspec.structs.replace(stream, replay=None) for stream in header.streams)
         header = msgspec.structs.replace(header, streams=streams)
 
     def kept(record: Record) -> bool:
+        if record.stream not in declared:
+            return False
         if record.is_live or record.source == Source.HARNESS:
             return True
         if record.source == Source.MONITOR:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from contextlib import AbstractContextManager
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -37,12 +38,27 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batches: int = 120
 
 
+class Instance(NamedTuple):
+    """Another instance of the publisher beside the one under test, not started yet.
+
+    What is done to it, and what it sends, is recorded under a stream name of its own that no header declares, so that
+    the judges of the run's streams do not take it for theirs.
+    """
+
+    name: str
+    driver: Driver
+
+
+Fresh = Callable[[Sequence[str]], AbstractContextManager[Sequence[Instance]]]
+"""Starts one adapter process for each name, all at once, and ends them afterwards."""
+
+
 class Session:
     """One run against one target: the recorder, the driver if there is one, and what is known of the target.
 
     ``can`` is what the run can do: ``passive``, ``replayable`` if a stream has a replay endpoint, and the verbs of the
     adapter. ``start`` is what the publisher was started with. ``alive`` says whether a driven target still runs.
-    ``deadline`` (of the monotonic clock) ends everything.
+    ``deadline`` (of the monotonic clock) ends everything. ``fresh`` starts other instances of a driven target.
     """
 
     def __init__(
@@ -57,6 +73,7 @@ class Session:
         limits: Limits | None = None,
         deadline: float | None = None,
         seed: int = 1,
+        fresh: Fresh | None = None,
     ) -> None:
         self.recorder = recorder
         self.streams = tuple(streams)
@@ -68,12 +85,17 @@ class Session:
         self.deadline = time.monotonic() + 3600 if deadline is None else deadline
         rank = self.streams[0].rank or 0
         self.offers = Offers(seed, statement.algorithm, self.block_size, rank)
+        self.seed = seed
         self._clients = 0
+        self._fresh = fresh
+        self._instances = 0
 
     @property
     def can(self) -> frozenset[str]:
-        """What this run can do."""
+        """What this run can do; ``fresh`` is to start other instances of the publisher."""
         able = {"passive"} if self.driver is None else {"passive", *self.driver.can}
+        if self._fresh is not None:
+            able.add("fresh")
         if any(stream.replay for stream in self.streams):
             able.add("replayable")
         return frozenset(able)
@@ -92,6 +114,17 @@ class Session:
         """The source name of the next replay client."""
         self._clients += 1
         return f"replay-{self._clients}"
+
+    def fresh(self, count: int = 1) -> AbstractContextManager[Sequence[Instance]]:
+        """Other adapter processes of the same command, each for a publisher of its own; ended at the end of the block.
+
+        Raises:
+            AdapterError: when one cannot be started or breaks the protocol.
+        """
+        assert self._fresh is not None
+        first = self._instances + 1
+        self._instances += count
+        return self._fresh([f"instance-{number}" for number in range(first, first + count)])
 
     # time
 

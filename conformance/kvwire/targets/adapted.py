@@ -6,13 +6,15 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from kvwire import statement as statements
+from kvwire.probes.session import Instance
 from kvwire.protocol import AdapterError, Bound, Hello, Refused, Start
 from kvwire.statement import Statement, StatementError, Stream
 from kvwire.targets.places import reachable
@@ -69,8 +71,22 @@ class AdapterTarget:
             life_from_start=True,
             start=self.start,
             alive=lambda: process.alive,
+            fresh=lambda names: self._fresh(recorder, names),
             close=process.close,
         )
+
+    @contextmanager
+    def _fresh(self, recorder: Recorder, names: Sequence[str]) -> Iterator[Sequence[Instance]]:
+        """Other processes of the same command; started at once, as each takes its time to import its peer."""
+        with ExitStack() as stack:
+            processes = []
+            for name in names:
+                process = AdapterProcess(self.command, recorder, name, env=self.env)
+                stack.callback(process.close)
+                processes.append(process)
+            for process in processes:
+                process.hello()
+            yield [Instance(process.stream, process) for process in processes]
 
     def _bound(self, process: AdapterProcess) -> Bound:
         try:

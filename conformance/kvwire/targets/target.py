@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-from kvwire.probes.session import Limits, Session
+from kvwire.probes.session import Fresh, Limits, Session
 from kvwire.protocol import Driver, Start
 from kvwire.statement import Statement, Stream
 from kvwire.trace import ControlLevel, StreamInfo
@@ -28,8 +28,8 @@ class Opened:
     """A target that is reached: watched by the witnesses, and driven if it has an adapter.
 
     ``can`` lists the adapter's verbs, ``sets`` what it or the harness decides. ``life_from_start``: the harness started
-    the publisher itself. ``alive`` says whether a driven target still runs. ``close`` stops what was started, in
-    bounded time; the recorder is closed by its owner, afterwards.
+    the publisher itself. ``alive`` says whether a driven target still runs. ``fresh`` starts other instances of it.
+    ``close`` stops what was started, in bounded time; the recorder is closed by its owner, afterwards.
     """
 
     streams: tuple[Stream, ...]
@@ -41,6 +41,7 @@ class Opened:
     life_from_start: bool = False
     start: Start | None = None
     alive: Callable[[], bool] = lambda: True
+    fresh: Fresh | None = None
     close: Callable[[], None] = _nothing
 
     @property
@@ -72,6 +73,7 @@ class Opened:
             limits=limits,
             deadline=deadline,
             seed=seed,
+            fresh=self.fresh,
         )
 
 
