@@ -5,16 +5,23 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from kvwire.peers.mutants import LEVELS, MUTANTS
+from kvwire.verdict import Exit
 from kvwire_reference.cache import CacheConfig, CacheEngine
 from kvwire_reference.endpoints import EndpointError
 from kvwire_reference.hashing import ALGORITHMS
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
+
+if TYPE_CHECKING:
+    from kvwire.matrix import Row
 
 
 @click.command()
@@ -95,25 +102,98 @@ def mutants() -> None:
 
 @mutants.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_command(as_json: bool) -> None:
+@click.option("--reports", "by_report", is_flag=True, help="By public report: which mutants reproduce it.")
+def list_command(as_json: bool, by_report: bool) -> None:
     """List every mutant, the sentence it breaks, and what else must speak."""
-    from rich.console import Console
-    from rich.table import Table
-
-    if as_json:
+    if by_report:
+        _reports(as_json)
+    elif as_json:
         for mutant in MUTANTS.values():
             expected = {level: sorted(mutant.expected[level]) for level in LEVELS}
             click.echo(
                 msgspec.json.encode(
-                    {"name": mutant.name, "primary": mutant.primary, "change": mutant.change, "expected": expected}
+                    {
+                        "name": mutant.name,
+                        "primary": mutant.primary,
+                        "change": mutant.change,
+                        "reports": mutant.reports,
+                        "expected": expected,
+                    }
                 )
             )
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("mutant", "breaks", "seen when", "change", "also"):
-        table.add_column(name, no_wrap=name in ("mutant", "breaks"), overflow="fold")
+    else:
+        rows = []
+        for mutant in MUTANTS.values():
+            others = sorted({i.removeprefix("KVW-") for level in LEVELS for i in mutant.expected[level]})
+            others.remove(mutant.primary.removeprefix("KVW-"))
+            rows.append((mutant.name, mutant.primary, mutant.levels[0], mutant.change, " ".join(others)))
+        _table(("mutant", "breaks", "seen when", "change", "also"), rows)
+
+
+def _reports(as_json: bool) -> None:
+    """The museum: each public report, and the mutants that do what it tells."""
+    by_report: dict[str, list[str]] = {}
     for mutant in MUTANTS.values():
-        others = sorted({i.removeprefix("KVW-") for level in LEVELS for i in mutant.expected[level]})
-        others.remove(mutant.primary.removeprefix("KVW-"))
-        table.add_row(mutant.name, mutant.primary, mutant.levels[0], mutant.change, " ".join(others))
+        for report in mutant.reports:
+            by_report.setdefault(report, []).append(mutant.name)
+    if as_json:
+        for report, names in sorted(by_report.items()):
+            click.echo(msgspec.json.encode({"report": report, "mutants": names}))
+        return
+    rows = [
+        (report if at == 0 else "", name, MUTANTS[name].primary, MUTANTS[name].change)
+        for report, names in sorted(by_report.items())
+        for at, name in enumerate(names)
+    ]
+    _table(("report", "mutant", "breaks", "change"), rows)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, no_wrap=name in ("mutant", "breaks", "report", "sentence"), overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     Console().print(table)
+
+
+@mutants.command("matrix")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(tuple(MUTANTS)))
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
+def matrix_command(names: tuple[str, ...], json_file: Path | None, processes: int) -> None:
+    """Run every mutant, or those named, and say for each sentence what killed it and what should have.
+
+    Ends with 1 if anything was not exactly as `mutants list` says it must be.
+    """
+    from kvwire import matrix
+
+    chosen = names or tuple(MUTANTS)
+    done = matrix.measured(chosen, processes, _progress)
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
+    rows = [
+        (requirement, *(str(count[cell] or "") for cell in matrix.CELLS), " ".join(primary))
+        for requirement, count, primary in matrix.by_requirement(done)
+    ]
+    _table(("sentence", *matrix.CELLS, "made for it"), rows)
+    exact = sum(row.exact for row in done.rows)
+    click.echo(f"{exact} of {len(done.rows)} mutants were heard for what they break, and for nothing else")
+    if done.without:
+        click.echo(f"judged, and broken by no mutant: {' '.join(done.without)}")
+    if exact < len(done.rows):
+        raise SystemExit(Exit.NOT_CONFORMANT)
+
+
+def _progress(row: Row) -> None:
+    wrong = [
+        f"{level}: {requirement} {cell}"
+        for level, cells in row.cells.items()
+        for requirement, cell in cells.items()
+        if cell != "killed"
+    ]
+    said = "; ".join([*wrong, *row.troubles]) or "killed"
+    click.echo(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from kvwire import registry, result, trace
+from kvwire import matrix, registry, result, trace
 from kvwire.conclusion import conclude
-from kvwire.peers.mutants import LEVELS
-from kvwire.probes.session import Limits
+from kvwire.matrix import LIMITS, SPEAKS, recorded
 from kvwire.result import Result
-from kvwire.run import Settings, run
-from kvwire.targets import TraceTarget, parse
 from kvwire.trace import ControlLevel, Trace
 
-LIMITS = msgspec.structs.replace(Limits(), replay_s=2.0)
-"""A silent answer is awaited for less than users are given; an honest one takes milliseconds."""
-SPEAKS = ("FAIL", "WARN")
-
-
-def recorded(target: str, limits: Limits = LIMITS) -> Trace:
-    """Run a target and return its trace."""
-    place = parse(target)
-    assert not isinstance(place, TraceTarget)
-    return run(place, Settings(limits=limits))
+__all__ = ["LIMITS", "at_levels", "dumped", "judged", "recorded", "replayed", "spoken"]
 
 
 def judged(recording: Trace, profile: str | None = None) -> Result:
@@ -37,7 +23,7 @@ def spoken(outcome: Result) -> frozenset[str]:
 
 def at_levels(recording: Trace, profile: str | None = None) -> dict[ControlLevel, Result]:
     """The results that the run would have had at each level of control."""
-    return {level: judged(trace.lowered(recording, level), profile) for level in LEVELS}
+    return matrix.at_levels(recording, profile or recording.header.profile)
 
 
 def replayed(recording: Trace) -> Trace:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
 import pytest
 from tests.peers.runs import at_levels, dumped, recorded, replayed, spoken
 
 from kvwire import registry
 from kvwire.judges import TABLE
+from kvwire.matrix import cells, profile_of, signatures
 from kvwire.peers.mutants import LEVELS, MUTANTS, Mutant
+from kvwire.result import Trouble
 
-
-def profile_of(mutant: Mutant) -> str:
-    return "multimodal" if mutant.peer.get("multimodal") else "replay"
+SAME_SIGNATURE: dict[tuple[str, ...], str] = {}
+"""Sentences that the same mutants break at the same levels, and why they are two sentences all the same."""
 
 
 @pytest.mark.network
@@ -45,3 +49,26 @@ def test_primary_ids_are_judged_at_some_level_and_reasons_are_given() -> None:
         assert any(mutant.primary in mutant.expected[level] for level in LEVELS)
         others = frozenset[str]().union(*mutant.expected.values()) - {mutant.primary}
         assert bool(others) <= bool(mutant.reason), f"{mutant.name}: why do {sorted(others)} speak?"
+
+
+def test_no_two_judges_have_one_kill_signature() -> None:
+    shared = {tuple(ids) for ids in signatures(tuple(MUTANTS.values())).values() if len(ids) > 1}
+    assert shared == set(SAME_SIGNATURE), "merge the sentences, tell them apart by a mutant, or give a reason"
+
+
+def test_reports_are_named_as_repository_and_number() -> None:
+    for mutant in MUTANTS.values():
+        assert len(set(mutant.reports)) == len(mutant.reports)
+        for report in mutant.reports:
+            assert re.fullmatch(r"[A-Za-z0-9_.-]+#\d+", report), mutant.name
+
+
+@pytest.mark.network
+def test_cells_tell_a_kill_from_silence_and_from_a_death() -> None:
+    result = at_levels(recorded("mutant:wrong-rank"), "replay")["driven"]
+    killed, passed = "KVW-RNK-003", "KVW-RNK-001"
+    assert cells(frozenset({killed}), result) == {killed: "killed"}
+    assert cells(frozenset({killed, passed}), result) == {passed: "silent", killed: "killed"}
+    assert cells(frozenset(), result) == {killed: "unexpected"}
+    troubled = msgspec.structs.replace(result, troubles=(Trouble(text="it ended"),))
+    assert cells(frozenset({killed}), troubled) == {killed: "dead"}

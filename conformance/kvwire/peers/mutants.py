@@ -115,10 +115,14 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     driven: str = ""
     levels: tuple[ControlLevel, ...] = LEVELS
     reason: str = ""
+    reports: str = ""
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of the reference, and who must speak of it: ``expected`` holds the ids per level of control."""
+    """One change of the reference, and who must speak of it: ``expected`` holds the ids per level of control.
+
+    ``reports`` are the public reports of that fault, each ``repository#number``.
+    """
 
     name: str
     primary: str
@@ -126,6 +130,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     expected: Mapping[ControlLevel, frozenset[str]]
     levels: tuple[ControlLevel, ...]
     reason: str
+    reports: tuple[str, ...]
     peer: Mapping[str, Any]
 
 
@@ -143,6 +148,7 @@ def _mutant(name: str, entry: _Entry) -> Mutant:
         expected={level: (speaks if level in entry.levels else frozenset()) | extra[level] for level in LEVELS},
         levels=entry.levels,
         reason=entry.reason,
+        reports=tuple(entry.reports.split()),
         peer=PARTS[name],
     )
 

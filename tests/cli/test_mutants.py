@@ -1,0 +1,33 @@
+"""``kvwire mutants``: the list, the museum of public reports, and the matrix from real runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kvwire.cli import main
+from kvwire.peers.mutants import MUTANTS
+
+
+def test_reports_lead_to_the_mutants_that_reproduce_them() -> None:
+    done = CliRunner().invoke(main, ["mutants", "list", "--reports", "--json"])
+    by_report = {line["report"]: line["mutants"] for line in map(json.loads, done.stdout.splitlines())}
+    assert by_report["vllm#45174"] == ["replay-without-topic"]
+    assert sorted({name for names in by_report.values() for name in names}) == sorted(
+        name for name, mutant in MUTANTS.items() if mutant.reports
+    )
+    assert "vllm#45174" in CliRunner().invoke(main, ["mutants", "list", "--reports"]).stdout
+
+
+@pytest.mark.network
+def test_the_matrix_is_printed_and_stored(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["mutants", "matrix", "wrong-rank", "--json", str(tmp_path / "m.json")])
+    assert done.exit_code == 0, done.output
+    assert "1 of 1 mutants" in done.stdout
+    stored = json.loads((tmp_path / "m.json").read_bytes())
+    (row,) = stored["rows"]
+    assert row["cells"]["passive"] == {"KVW-RNK-003": "killed"}
+    assert stored["without"] == []
