@@ -13,7 +13,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable
 
-from kvwire.runs import Collected, Exchange, Run, Sighting
+from kvwire.runs import AnswerRun, Collected, Run, Sighting
 
 
 class Kin:
@@ -33,7 +33,7 @@ class Kin:
         self.last = max(self.last, run.last)
         for number, seen in run.payloads.items():
             held = self.payloads.get(number)
-            if held is None or (not isinstance(run, Exchange) and seen.record < held.record):
+            if held is None or (not isinstance(run, AnswerRun) and seen.record < held.record):
                 self.payloads[number] = seen
 
     def compare(self, run: Run) -> tuple[int, list[int]]:
@@ -97,8 +97,8 @@ def grouped(collected: Collected) -> list[Life]:
     grouping = _Grouping(collected)
     for run in sorted(itertools.chain(*collected.live.values()), key=lambda run: run.first):
         grouping.place(run)
-    for exchange in collected.exchanges.values():
-        grouping.place_answer(exchange)
+    for answer in collected.answers.values():
+        grouping.place_answer(answer)
     return grouping.lives()
 
 
@@ -117,22 +117,25 @@ class _Grouping:
         breaks = self.collected.breaks
         self._unite(run, lambda differing: not breaks or max(differing) < breaks[0])
 
-    def place_answer(self, exchange: Exchange) -> None:
+    def place_answer(self, answer: AnswerRun) -> None:
         """Put an answer to its kin: to that of a witness whose connection held, if there is one."""
-        heard = [run for runs in self.collected.live.values() if (run := _current(runs, exchange.first)) is not None]
-        held = next((run for run in heard if self._held(run, exchange)), None)
+        heard = [run for runs in self.collected.live.values() if (run := _current(runs, answer.first)) is not None]
+        held = next((run for run in heard if self._held(run, answer)), None)
         if held is not None:
-            next(kin for kin in self.kin if held in kin.runs).add(exchange)
+            next(kin for kin in self.kin if held in kin.runs).add(answer)
             return
-        newest = max(
-            (n for run in heard for n, seen in run.payloads.items() if seen.record < exchange.first), default=-1
+        newest = max((n for run in heard for n, seen in run.payloads.items() if seen.record < answer.first), default=-1)
+        answer.short = (
+            answer.ended
+            and answer.start is not None
+            and answer.start <= newest
+            and max(answer.payloads, default=-1) < newest
         )
-        exchange.short = exchange.ended and max(exchange.payloads, default=-1) < newest
-        if exchange.payloads:
+        if answer.payloads:
             unbroken = not self.collected.breaks
-            self._unite(exchange, lambda _: unbroken)
+            self._unite(answer, lambda _: unbroken)
 
-    def _held(self, run: Run, exchange: Exchange) -> bool:
+    def _held(self, run: Run, answer: AnswerRun) -> bool:
         """Whether the connection over which a witness heard ``run`` held until the answer was over.
 
         The parent process can read the answer of a new life before it hears that the old one's connection ended; so
@@ -143,15 +146,15 @@ class _Grouping:
             return False
         if run.broken is None:
             return True
-        if run.broken < exchange.last:
+        if run.broken < answer.last:
             return False
         after = self.next.get(run)
         if after is None and not run.back:
             return True
         replaced = self.collected.replaced_within
-        if replaced(exchange.last, run.broken) and not replaced(run.first, exchange.last):
+        if replaced(answer.last, run.broken) and not replaced(run.first, answer.last):
             return True
-        return after is not None and after.differs(exchange)
+        return after is not None and after.differs(answer)
 
     def _unite(self, run: Run, forgiven: Callable[[list[int]], bool]) -> None:
         """Put a run to all kin that it fits; a difference that no disconnect can explain is forgiven."""
@@ -180,9 +183,9 @@ class _Grouping:
         before: dict[Kin, set[Kin]] = defaultdict(set)
         for earlier, later in self.next.items():
             before[of[later]].add(of[earlier])
-        for exchange in self.collected.exchanges.values():
-            if exchange in of:
-                before[of[exchange]].update(kin for run, kin in of.items() if run.first < exchange.first)
+        for answer in self.collected.answers.values():
+            if answer in of:
+                before[of[answer]].update(kin for run, kin in of.items() if run.first < answer.first)
         lives: list[Life] = []
         waiting = sorted(self.kin, key=lambda kin: kin.first)
         while waiting:
@@ -199,7 +202,7 @@ class _Grouping:
         """Whether kin cannot be of a life: other bytes, a fall, or an answer that lacks what the life had reached."""
         if any(held.parted(kin) for held in life.kin):
             return True
-        if all(isinstance(run, Exchange) and run.short for run in kin.runs):
+        if all(isinstance(run, AnswerRun) and run.short for run in kin.runs):
             return True
         return any(self.next.get(run) in kin.runs and self.next[run].fell for run in life.runs if run in self.next)
 

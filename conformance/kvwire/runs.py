@@ -89,7 +89,7 @@ class Run:
         return any(number in many and many[number].payload != seen.payload for number, seen in few.items())
 
 
-class Exchange(Run):
+class AnswerRun(Run):
     """One replay answer; ``first`` is the record of its request, ``start`` the number asked for."""
 
     def __init__(self, source: str, first: int, start: int | None) -> None:
@@ -158,7 +158,7 @@ class Collected:
     """Every run of a stream, and the records at which connections ended, were replaced, or the harness had trouble."""
 
     def __init__(self, records: Iterable[tuple[int, Record]]) -> None:
-        self.exchanges: dict[str, Exchange] = {}
+        self.answers: dict[str, AnswerRun] = {}
         self.breaks: list[int] = []
         self.replacing: list[int] = []
         self.troubles: list[int] = []
@@ -194,7 +194,7 @@ class Collected:
         elif record.source == Source.STIMULUS and record.event == "replay-request":
             start = record.detail.get("start")
             client = str(record.detail.get("client"))
-            self.exchanges[client] = Exchange(client, index, None if start is None else int(start))
+            self.answers[client] = AnswerRun(client, index, None if start is None else int(start))
         elif record.frames is None:
             return
         elif record.is_live and (parts := split_live(record.frames)):
@@ -203,12 +203,12 @@ class Collected:
             self._replayed(index, record.source, replayed[1], replayed[2])
 
     def _replayed(self, index: int, source: str, sequence: bytes, payload: bytes) -> None:
-        if source not in self.exchanges:
-            self.exchanges[source] = Exchange(source, index, None)
-        exchange = self.exchanges[source]
+        if source not in self.answers:
+            self.answers[source] = AnswerRun(source, index, None)
+        answer = self.answers[source]
         number = number_of(sequence)
         if sequence == END_SEQUENCE:
-            exchange.ended = True
-            exchange.last = index
+            answer.ended = True
+            answer.last = index
         elif number is not None:
-            exchange.add(Sighting(index, number, payload))
+            answer.add(Sighting(index, number, payload))

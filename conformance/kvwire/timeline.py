@@ -23,8 +23,8 @@ from kvwire.lives import Life, grouped
 from kvwire.runs import (
     DISCONNECTED,
     END_SEQUENCE,
+    AnswerRun,
     Collected,
-    Exchange,
     Run,
     Sighting,
     number_of,
@@ -190,7 +190,7 @@ class _Known:
         self.in_place: dict[int, Sighting] = {}
         """What a witness heard in ascending order, whenever."""
         for run in life.runs:
-            if isinstance(run, Exchange):
+            if isinstance(run, AnswerRun):
                 for number, seen in run.payloads.items():
                     held = self.answered.get(number)
                     if held is None or seen.record < held.record:
@@ -237,7 +237,7 @@ class _Builder:
             key=lambda item: item[0],
         )
         live = tuple(self._classify(run, seen, first=position == 0) for _, position, run, seen in sightings)
-        answers = tuple(self._answer(exchange) for exchange in self.collected.exchanges.values())
+        answers = tuple(self._answer(answer) for answer in self.collected.answers.values())
         incarnations = tuple(
             self._incarnation(index, [answer for answer in answers if answer.incarnation == index])
             for index in range(len(self.lives))
@@ -287,15 +287,15 @@ class _Builder:
 
     # answers
 
-    def _answer(self, exchange: Exchange) -> Answer:
-        life = self.of.get(exchange)
+    def _answer(self, answer: AnswerRun) -> Answer:
+        life = self.of.get(answer)
         return Answer(
-            source=exchange.source,
-            request=exchange.first,
-            start=exchange.start,
-            numbers=tuple(seen.number for seen in exchange.sightings),
-            ended=exchange.ended,
-            newest_live=self._newest_live(life, exchange.first),
+            source=answer.source,
+            request=answer.first,
+            start=answer.start,
+            numbers=tuple(seen.number for seen in answer.sightings),
+            ended=answer.ended,
+            newest_live=self._newest_live(life, answer.first),
             incarnation=life,
         )
 

@@ -16,6 +16,8 @@ from kvwire.trace import Header, Record, StreamInfo
 from kvwire.verdict import Finding, Tally, Where
 from kvwire.wire import walk
 
+ABSURD = 2**48
+"""A number that no counter reaches (nine years at a million batches a second): its bytes stand in another order."""
 HEX_BYTES = 24
 """How many bytes of a place a finding shows."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.fastpath import read_quickly
-from kvwire.judges.area import HEX_BYTES, Area, Context, at_record, judge
+from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_record, judge
 from kvwire.trace import Record
 from kvwire.verdict import Where
 from kvwire.wire import LimitError, WireError, walk
@@ -102,8 +102,7 @@ class Envelope(Area):
 
         Byte order: the second number of a little-endian counter is already 2^56, and no publisher sends that many.
 
-        A number of 2^48 or more is therefore taken as little-endian when its reversal is small; at a million batches a
-        second an honest counter needs nine years to get there.
+        An absurd number is therefore taken as little-endian when its reversal is small.
         """
         if len(frame) != 8:
             self.broke(
@@ -114,7 +113,7 @@ class Envelope(Area):
             )
             return
         big, little = int.from_bytes(frame, "big"), int.from_bytes(frame, "little")
-        if big >= 2**48 and little < 2**32:
+        if big >= ABSURD and little < 2**32:
             self.broke(
                 "KVW-ENV-005",
                 f"{little.to_bytes(8, 'big').hex()}, the number {little} in big-endian order",
