@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kvwire.probes.asking import Asker
 from kvwire.probes.live import handshakes, prime
-from kvwire.probes.replay import Asker
 from kvwire.probes.session import Probe, Session
 from kvwire.probes.workload import some
 
