@@ -4,36 +4,87 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from kvwire.events import Event
+from kvwire.events import FULL_KINDS, Event
 from kvwire.judges.area import Area, Context, at_batch, judge
 from kvwire.ledger import Key, Ledger, State
 from kvwire.stimuli import Prompt, prompts
 from kvwire.timeline import Batch, Gap, Incarnation
 from kvwire.trace import Record
 
-WALK = 4096
-"""How many ancestors are looked at; a longer chain is looked at in part."""
+Blocks = set[tuple[int | bytes, ...]]
+"""Tokens of blocks."""
+
+
+class _Windows:
+    """What was stored in window groups since the last clear, bounded: the oldest is forgotten first.
+
+    ``complete``: nothing was missed or forgotten, in any group. A group is one by declaration or by its stores.
+    """
+
+    def __init__(self, size: int, groups: dict[int, bool]) -> None:
+        self.size = size
+        self.complete = False
+        self._windowed = groups
+        self._stored: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._others: set[int] = set()
+        """Groups with stores that were not remembered, since nothing said that a window is there."""
+
+    def begin(self, *, complete: bool) -> None:
+        """Nothing is known to be stored; ``complete``: nothing is."""
+        self._stored.clear()
+        self._others.clear()
+        self.complete = complete
+
+    def is_window(self, event: Event) -> bool:
+        """Whether the group of a store is a window group, by this store or what is known of it."""
+        if not event.full_attention:
+            self._windowed[event.group] = True
+        elif event.spec_kind is not None:
+            self._windowed[event.group] = False
+        return self._windowed.get(event.group, False)
+
+    def add(self, event: Event, *, windowed: bool) -> bool:
+        """Remember a store; whether another one was forgotten for it."""
+        if not windowed:
+            self._others.add(event.group)
+            return False
+        for value in event.hashes:
+            self._stored[event.group, value] = None
+            self._stored.move_to_end((event.group, value))
+        full = len(self._stored) > self.size
+        while len(self._stored) > self.size:
+            self._stored.popitem(last=False)
+            self.complete = False
+        return full
+
+    def holds(self, group: int, value: int) -> bool | None:
+        """Whether a block was stored in a group; None when that is not known."""
+        if (group, value) in self._stored:
+            return True
+        return False if self.complete and group not in self._others else None
 
 
 class Chain(Area):
     """Follows the stores of a stream with a ledger of its own."""
 
     name = "chain"
-    memory = "O(resident)"
+    memory = "O(resident + window)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.ledger = Ledger(context.statement.residency)
         self.parents: dict[tuple[int, int], int | None] = {}
-        self.windows: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self.window_complete = False
-        self.stimuli: list[tuple[int, Record]] = []
-        self.heads: set[tuple[int | bytes, ...]] = set()
-        self.bodies: set[tuple[int | bytes, ...]] = set()
-        self.prompts: tuple[Prompt, ...] | None = None
-        self.window_groups: dict[int, bool] = {
-            group.idx: group.window is not None for group in context.statement.groups
+        """(group, hash) → parent, of what is resident in some medium of the group."""
+        self.named: set[tuple[int, int]] = set()
+        """Parents that were named and are not resident, as far as known."""
+        groups = {
+            group.idx: group.window is not None or group.kind not in FULL_KINDS for group in context.statement.groups
         }
+        self.windows = _Windows(context.statement.window_memory, groups)
+        self.stimuli: list[tuple[int, Record]] = []
+        self.prompts: tuple[Prompt, ...] | None = None
+        self.cut: dict[int, tuple[Blocks, Blocks]] = {}
+        """Block size → first blocks of our prompts, and the blocks behind them."""
 
     def on_record(self, index: int, record: Record) -> None:
         if record.event == "cache":
@@ -49,8 +100,8 @@ class Chain(Area):
 
     def _forget(self, *, complete: bool) -> None:
         self.parents.clear()
-        self.windows.clear()
-        self.window_complete = complete
+        self.named.clear()
+        self.windows.begin(complete=complete)
 
     def on_event(self, batch: Batch, event: Event) -> None:
         if not event.sound:
@@ -61,39 +112,46 @@ class Chain(Area):
         elif event.kind == "removed":
             for value in event.hashes:
                 self.ledger.remove(Key(event.medium, event.group, value))
+                if self.ledger.parent_state(event.group, value) is not State.RESIDENT:
+                    self.parents.pop((event.group, value), None)
         elif event.hashes:
             self._stored(batch, event)
 
-    def _windowed(self, event: Event) -> bool:
-        if not event.full_attention:
-            self.window_groups[event.group] = True
-        elif event.spec_kind is not None:
-            self.window_groups[event.group] = False
-        return self.window_groups.get(event.group, False)
-
     def _stored(self, batch: Batch, event: Event) -> None:
-        windowed = self._windowed(event)
-        if event.whole:
+        windowed = self.windows.is_window(event)
+        if event.whole and "parent_block_hash" in event.keys:
             self.nil_at_the_start(batch, event)
         if event.parent is not None:
             if windowed:
                 self.window_parent(batch, event, event.parent)
             else:
                 self.resident_parent(batch, event, event.parent)
-        self.no_repeat(batch, event)
+        if event.parent is not None or len(event.hashes) > 1:
+            self.no_repeat(batch, event)
         parent = event.parent
+        if parent is not None and (event.group, parent) not in self.parents:
+            self.named.add((event.group, parent))
         for value in event.hashes:
             self.ledger.store(Key(event.medium, event.group, value))
             if value != parent:
                 self.parents[event.group, value] = parent
-            if windowed:
-                self.windows[event.group, value] = None
-                self.windows.move_to_end((event.group, value))
             parent = value
-        while len(self.windows) > self.context.statement.window_memory:
-            self.windows.popitem(last=False)
-            self.window_complete = False
+        if self.windows.add(event, windowed=windowed):
             self.note("KVW-CHN-002", "the memory for window groups was exceeded: what was forgotten is not judged")
+
+    def _blocks(self, size: int) -> tuple[Blocks, Blocks]:
+        """The first blocks of our prompts, and the blocks behind them, for one block size."""
+        if self.prompts is None:
+            self.prompts = prompts(self.stimuli)
+        if size not in self.cut:
+            heads: Blocks = {prompt.tokens[:size] for prompt in self.prompts}
+            bodies: Blocks = {
+                prompt.tokens[at : at + size]
+                for prompt in self.prompts
+                for at in range(size, len(prompt.tokens) - size + 1, size)
+            }
+            self.cut[size] = heads, bodies
+        return self.cut[size]
 
     @judge("KVW-CHN-001")
     def nil_at_the_start(self, batch: Batch, event: Event) -> None:
@@ -102,17 +160,9 @@ class Chain(Area):
 
         Decided only for blocks whose tokens stand in a prompt of ours, at its head or behind it, not at both.
         """
-        if self.prompts is None:
-            self.prompts = prompts(self.stimuli)
-        size = event.block_size or 1
-        if not self.heads:
-            for prompt in self.prompts:
-                self.heads.add(prompt.tokens[:size])
-                self.bodies.update(
-                    prompt.tokens[at : at + size] for at in range(size, len(prompt.tokens) - size + 1, size)
-                )
+        heads, bodies = self._blocks(event.block_size or 1)
         first = event.block(0)
-        head, body = first in self.heads, first in self.bodies
+        head, body = first in heads, first in bodies
         if head == body:
             return
         if (event.parent is None) == head:
@@ -132,9 +182,10 @@ class Chain(Area):
 
         A window may have freed the parent: that it was stored is enough, residency is not asked for.
         """
-        if (event.group, parent) in self.windows:
+        held = self.windows.holds(event.group, parent)
+        if held:
             self.saw("KVW-CHN-002")
-        elif self.window_complete:
+        elif held is False:
             self.broke(
                 "KVW-CHN-002",
                 f"a parent that was stored in group {event.group} since the last clear",
@@ -165,21 +216,40 @@ class Chain(Area):
         """KVW-CHN-004: A publisher MUST NOT let a hash occur twice in one chain, a block that names itself as parent
         included.
         """
+        repeated = self._repeated(event)
+        if repeated is None:
+            self.saw("KVW-CHN-004")
+            return
+        self.broke(
+            "KVW-CHN-004",
+            "hashes that occur once in a chain",
+            f"hash {repeated} is its own ancestor",
+            at_batch(batch, event=event),
+        )
+
+    def _repeated(self, event: Event) -> int | None:
+        """The first hash of an event that stands above itself.
+
+        The ancestors are walked only if a block gets another parent than it had, or was named as a parent before it
+        was stored: nothing else can close a circle.
+        """
+        own: set[int] = {event.parent} if event.parent is not None else set()
+        parent, bends = event.parent, False
+        for value in event.hashes:
+            if value in own:
+                return value
+            own.add(value)
+            key = (event.group, value)
+            bends = bends or key in self.named or self.parents.get(key, parent) != parent
+            parent = value
+        if not bends:
+            return None
+        hashes = set(event.hashes)
         above: set[int] = set()
         at = event.parent
-        while at is not None and at not in above and len(above) < WALK:
+        while at is not None and at not in above:
+            if at in hashes:
+                return at
             above.add(at)
             at = self.parents.get((event.group, at))
-        if not above and len(event.hashes) < 2:
-            return
-        for value in event.hashes:
-            if value in above:
-                self.broke(
-                    "KVW-CHN-004",
-                    "hashes that occur once in a chain",
-                    f"hash {value} is its own ancestor",
-                    at_batch(batch, event=event),
-                )
-                return
-            above.add(value)
-        self.saw("KVW-CHN-004")
+        return None
