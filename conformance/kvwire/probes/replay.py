@@ -15,12 +15,12 @@ ENOUGH = 3
 """After so many requests in vain no more are malformed: a publisher that stays silent costs time."""
 
 MALFORMED: tuple[tuple[str, tuple[bytes, ...]], ...] = (
-    ("frames-empty-message", (b"",)),
     ("frames-no-delimiter", (start_frame(0),)),
-    ("frames-two-starts", (b"", start_frame(0), start_frame(0))),
-    ("frames-twenty", (b"", *[start_frame(0)] * 19)),
     ("delimiter-filled", (b"filled", start_frame(0))),
     ("start-0-bytes", (b"", b"")),
+    ("frames-two-starts", (b"", start_frame(0), start_frame(0))),
+    ("frames-empty-message", (b"",)),
+    ("frames-twenty", (b"", *[start_frame(0)] * 19)),
     ("start-1-byte", (b"", bytes(1))),
     ("start-7-bytes", (b"", bytes(7))),
     ("start-9-bytes", (b"", bytes(9))),
