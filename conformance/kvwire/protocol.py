@@ -16,7 +16,7 @@ import msgspec
 PROTOCOL = "kvwire-adapter-1"
 """The version string that ``hello`` returns."""
 
-Verb = Literal["hello", "start", "publish", "cache", "resident", "reset", "fault", "stats", "restart", "stop"]
+Verb = Literal["hello", "start", "publish", "burst", "cache", "resident", "reset", "fault", "stats", "restart", "stop"]
 VERBS: tuple[str, ...] = get_args(Verb)
 """Every verb, defined from the start; an adapter may answer ``unsupported`` to any but hello, start and stop."""
 
@@ -80,6 +80,13 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     blocked_us: int = 0
 
 
+class Burst(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to ``burst``: for each batch in its order what ``publish`` would have answered."""
+
+    accepted: list[bool]
+    blocked_us: list[int]
+
+
 class Cached(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to ``cache``: how many tokens of the prompt were cached already; null when the engine cannot say."""
 
@@ -129,6 +136,12 @@ class Driver(Protocol):
     def publish(self, batch: Mapping[str, Any]) -> Accepted:
         """Offer one batch, given as its JSON projection."""
 
+    def burst(self, batches: Sequence[Mapping[str, Any]]) -> Burst:
+        """Offer several batches one right after the other, as a busy engine does.
+
+        They are made ready before the first is offered, or all refused.
+        """
+
     def cache(
         self,
         tokens: Sequence[int | str],
@@ -146,7 +159,7 @@ class Driver(Protocol):
         """Reset the whole cache."""
 
     def fault(self, kind: str) -> None:
-        """Cause a named fault: ``encode`` (a batch that cannot be encoded) or ``send``."""
+        """Offer a batch that comes to grief: ``encode`` (it cannot be encoded) or ``send`` (it cannot be sent)."""
 
     def stats(self) -> Stats:
         """Ask for the publisher's counters."""

@@ -53,7 +53,7 @@ class Refused(Exception):
 class Adapter:
     """One publisher and the verbs that drive it."""
 
-    can = ("hello", "start", "publish", "fault", "stats", "restart", "stop")
+    can = ("hello", "start", "publish", "burst", "fault", "stats", "restart", "stop")
 
     def __init__(self) -> None:
         self.version = importlib.metadata.version("ai-dynamo")
@@ -108,14 +108,24 @@ class Adapter:
         }
 
     def publish(self, request: dict[str, Any]) -> dict[str, Any]:
-        batch = request["batch"]
-        rank = batch["data_parallel_rank"]
-        if len(batch["events"]) != 1:
-            raise Refused(f"adapter: a message of this publisher is one event, not {len(batch['events'])}")
-        method, arguments = self.call(batch["events"][0], self.rank if rank is None else rank)
+        return self.offer(*self.batch(request["batch"]))
+
+    def burst(self, request: dict[str, Any]) -> dict[str, Any]:
+        answers = [self.offer(*call) for call in [self.batch(projected) for projected in request["batches"]]]
+        return {key: [answer[key] for answer in answers] for key in ("accepted", "blocked_us")}
+
+    def offer(self, method: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Make one call of the publisher and time it."""
         before = time.monotonic_ns()
         method(**arguments)
         return {"accepted": True, "blocked_us": (time.monotonic_ns() - before) // 1000}
+
+    def batch(self, projected: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The method that publishes a projected batch, and its arguments."""
+        rank = projected["data_parallel_rank"]
+        if len(projected["events"]) != 1:
+            raise Refused(f"adapter: a message of this publisher is one event, not {len(projected['events'])}")
+        return self.call(projected["events"][0], self.rank if rank is None else rank)
 
     def call(self, event: dict[str, Any], rank: int) -> tuple[Any, dict[str, Any]]:
         """The method that publishes a projected event, and its arguments.

@@ -54,7 +54,7 @@ class Refused(Exception):
 class Adapter:
     """One publisher and the verbs that drive it."""
 
-    can = ("hello", "start", "publish", "fault", "stats", "restart", "stop")
+    can = ("hello", "start", "publish", "burst", "fault", "stats", "restart", "stop")
 
     def __init__(self, folder: Path) -> None:
         self.version = (folder / "VERSION").read_text(encoding="ascii").strip()
@@ -111,11 +111,18 @@ class Adapter:
         }
 
     def publish(self, request: dict[str, Any]) -> dict[str, Any]:
-        batch = request["batch"]
-        if batch["data_parallel_rank"] not in (None, self.rank):
+        return self.offer(self.batch(request["batch"]))
+
+    def burst(self, request: dict[str, Any]) -> dict[str, Any]:
+        answers = [self.offer(batch) for batch in [self.batch(projected) for projected in request["batches"]]]
+        return {key: [answer[key] for answer in answers] for key in ("accepted", "blocked_us")}
+
+    def batch(self, projected: dict[str, Any]) -> Any:
+        """The struct of one projected batch."""
+        if projected["data_parallel_rank"] not in (None, self.rank):
             raise Refused(f"adapter: the publisher fills in its own rank, {self.rank} since start")
-        events = [self.event(event) for event in batch["events"]]
-        return self.offer(self.peer.KVEventBatch(ts=plain(batch["ts"]), events=events))
+        events = [self.event(event) for event in projected["events"]]
+        return self.peer.KVEventBatch(ts=plain(projected["ts"]), events=events)
 
     def event(self, projected: dict[str, Any]) -> Any:
         """The struct of one projected event; nil and absent are the same to vLLM."""

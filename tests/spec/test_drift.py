@@ -60,6 +60,7 @@ def test_fields(struct_type: type[msgspec.Struct], name: str, definition: str, b
     [
         (protocol.Hello, "hello"),
         (protocol.Accepted, "publish"),
+        (protocol.Burst, "burst"),
         (protocol.Cached, "cache"),
         (protocol.Resident, "resident"),
         (protocol.Stats, "stats"),
@@ -216,6 +217,7 @@ def test_a_trace_file_is_valid() -> None:
         ("start", protocol.Bound(endpoint="tcp://127.0.0.1:5557")),
         ("restart", protocol.Bound(endpoint="ipc:///run/a", replay="ipc:///run/b", topic="t", rank=1, mode="bind")),
         ("publish", protocol.Accepted(accepted=True, blocked_us=3)),
+        ("burst", protocol.Burst(accepted=[True, False], blocked_us=[3, 1])),
         ("cache", protocol.Cached(cached_tokens=None)),
         ("resident", protocol.Resident(hashes=["-1", "18446744073709551615"])),
         ("stats", protocol.Stats(offered=3, sent=2, dropped=1)),
@@ -233,6 +235,7 @@ def test_answers_are_valid(verb: str, answer: msgspec.Struct) -> None:
 def test_requests_are_valid(options: protocol.Start) -> None:
     assert schemas.validate("adapter", {"id": 2, "verb": "start", **msgspec.to_builtins(options)}) == []
     assert schemas.validate("adapter", {"id": 3, "verb": "publish", "batch": BATCH}) == []
+    assert schemas.validate("adapter", {"id": 4, "verb": "burst", "batches": [BATCH, BATCH]}) == []
 
 
 # projections of conformant batches

@@ -29,6 +29,7 @@ from kvwire_reference.endpoints import IPC_PATH_MAX, EndpointError
 from kvwire_reference.hashing import ALGORITHMS, Token
 from kvwire_reference.outlet import Counters, Outlet
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
+from kvwire_reference.replay import Frames
 from kvwire_reference.wire import Batch, Event
 
 Role = Literal["cache", "publish"]
@@ -37,8 +38,8 @@ MakePublisher = Callable[[PublisherConfig], ZmqPublisher]
 
 COMMON = ("hello", "start", "fault", "stats", "restart", "stop")
 CAN: Mapping[Role, tuple[str, ...]] = {
-    "cache": (*COMMON, "publish", "cache", "resident", "reset"),
-    "publish": (*COMMON, "publish"),
+    "cache": (*COMMON, "publish", "burst", "cache", "resident", "reset"),
+    "publish": (*COMMON, "publish", "burst"),
 }
 SETS: Mapping[Role, tuple[str, ...]] = {"cache": (), "publish": ("engine", "ts")}
 PATH_ROOM = len("/replay_dp2147483647")
@@ -138,17 +139,26 @@ class Adapter:
         return self._run()
 
     def _publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        accepted, blocked = self._offer([_batch(request["batch"])])
+        return {"accepted": accepted[0], "blocked_us": blocked[0]}
+
+    def _burst(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        accepted, blocked = self._offer([_batch(projected) for projected in request["batches"]])
+        return {"accepted": accepted, "blocked_us": blocked}
+
+    def _offer(self, batches: Sequence[Batch]) -> tuple[list[bool], list[int]]:
+        """Offer batches one right after the other; for each, whether it was accepted, and how long the call took."""
         publisher = self._running()
-        projected = request["batch"]
+        accepted: list[bool] = []
+        blocked: list[int] = []
         try:
-            events = msgspec.convert([plain_event(event) for event in projected["events"]], tuple[Event, ...])
-            batch = Batch(read_float(projected["ts"]), events, projected["data_parallel_rank"])
-            began = time.monotonic_ns()
-            accepted = publisher.publish(batch)
-            blocked = time.monotonic_ns() - began
-        except (msgspec.ValidationError, ValueError) as error:
+            for batch in batches:
+                began = time.monotonic_ns()
+                accepted.append(publisher.publish(batch))
+                blocked.append((time.monotonic_ns() - began) // 1000)
+        except ValueError as error:
             raise Refused(f"this batch is not sent: {error}") from error
-        return {"accepted": accepted, "blocked_us": blocked // 1000}
+        return accepted, blocked
 
     def _cache(self, request: Mapping[str, Any]) -> dict[str, Any]:
         engine = self._running_engine()
@@ -176,10 +186,15 @@ class Adapter:
         return {}
 
     def _fault(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        if request.get("kind") != "encode":
-            raise Refused(f"the fault {request.get('kind')!r} cannot be caused; 'encode' can")
         publisher = self._running()
-        publisher.publish(Batch(float("nan"), (), publisher.rank))
+        match request.get("kind"):
+            case "encode":
+                publisher.publish(Batch(float("nan"), (), publisher.rank))
+            case "send":
+                _fail_next_send(publisher)
+                publisher.publish(Batch(time.time(), (), publisher.rank))
+            case kind:
+                raise Refused(f"the fault {kind!r} cannot be caused; 'encode' and 'send' can")
         return {}
 
     def _stats(self, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,9 +275,28 @@ class Adapter:
         return self._engine
 
 
+def _batch(projected: Mapping[str, Any]) -> Batch:
+    try:
+        events = msgspec.convert([plain_event(event) for event in projected["events"]], tuple[Event, ...])
+        return Batch(read_float(projected["ts"]), events, projected["data_parallel_rank"])
+    except (msgspec.ValidationError, ValueError) as error:
+        raise Refused(f"this batch is not sent: {error}") from error
+
+
 def _mm_item(item: Mapping[str, Any]) -> MmItem:
     runs = tuple((int(position), int(length)) for position, length in item["runs"])
     return MmItem(bytes.fromhex(item["digest"]), runs, item.get("uuid"))
+
+
+def _fail_next_send(publisher: ZmqPublisher) -> None:
+    """Let the next message fail at the socket, as it does where memory is exhausted, and those after it pass."""
+    send = publisher._send_live  # noqa: SLF001 - a fault is made here
+
+    def fail(_: Frames) -> None:
+        vars(publisher)["_send_live"] = send
+        raise zmq.ZMQError(zmq.ENOBUFS)
+
+    vars(publisher)["_send_live"] = fail
 
 
 def _rss() -> int:

@@ -21,6 +21,7 @@ from kvwire.protocol import (
     Accepted,
     AdapterError,
     Bound,
+    Burst,
     Cached,
     Hello,
     Refused,
@@ -36,6 +37,7 @@ ANSWER_S: Mapping[str, float] = {
     "hello": 10.0,
     "start": 30.0,
     "publish": 10.0,
+    "burst": 60.0,
     "cache": 30.0,
     "resident": 10.0,
     "reset": 10.0,
@@ -179,6 +181,13 @@ class AdapterProcess:
     def publish(self, batch: Mapping[str, Any]) -> Accepted:
         """Offer one batch, given as its JSON projection."""
         return self._call("publish", {"batch": dict(batch)}, Accepted)
+
+    def burst(self, batches: Sequence[Mapping[str, Any]]) -> Burst:
+        """Offer several batches one right after the other."""
+        answer = self._call("burst", {"batches": [dict(batch) for batch in batches]}, Burst)
+        if not len(answer.accepted) == len(answer.blocked_us) == len(batches):
+            raise AdapterError(f"its answer to `burst` does not speak of each of the {len(batches)} batches")
+        return answer
 
     def cache(
         self,
