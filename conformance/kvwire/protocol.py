@@ -43,7 +43,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ``start`` asks for; an absent field leaves the choice to the adapter.
 
     ``endpoint`` and ``replay`` are taken literally or refused; without them the adapter chooses loopback or ipc and
-    reports it. ``replay`` of ``"none"`` asks for no replay socket. ``queue`` is the publisher's queue in batches,
+    reports it. ``replay`` of ``"none"`` asks for no replay socket; ``ephemeral`` permits port 0, for a port of the
+    system's choice, which is then reported. ``queue`` is the publisher's queue in batches,
     ``hwm`` the send high-water mark in messages, ``ring`` the batches retained for replay, ``cap`` the stored blocks
     per iteration, ``block_size`` tokens, ``capacity`` the cache in blocks.
     """
@@ -54,6 +55,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rank: int | None = None
     world: int | None = None
     ranks_per_host: int | None = None
+    ephemeral: bool | None = None
     queue: int | None = None
     hwm: int | None = None
     ring: int | None = None

@@ -68,7 +68,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     ``algorithm`` is a wire algorithm of the registry, a named foreign function, ``opaque``, or None (not declared).
     ``residency`` is ``set`` or ``counted``. ``ring`` is the number of batches retained for replay, ``queue`` the
-    declared capacity of the publisher's queue in batches. ``window_memory`` is how many blocks of window groups are
+    declared capacity of the publisher's queue in batches. ``default_endpoint`` is what the publisher binds when nobody
+    says where. ``window_memory`` is how many blocks of window groups are
     remembered.
     """
 
@@ -82,6 +83,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ring: int | None = None
     queue: int | None = None
     block_size: int | None = None
+    default_endpoint: str | None = None
     window_memory: int = 65536
     groups: tuple[Group, ...] = ()
     bounds: Bounds = Bounds()

@@ -75,6 +75,7 @@ class Peer:
             "ring": publisher.ring,
             "queue": publisher.max_queue,
             "block_size": CacheConfig().block_size,
+            "default_endpoint": publisher.endpoint,
             "bounds": {
                 "replay_clients": publisher.replay_limits.clients,
                 "replay_waiting": publisher.replay_limits.waiting_per_client,
@@ -223,6 +224,7 @@ class Adapter:
             rank=rank,
             world_size=rank + 1 if options.world is None else options.world,
             ranks_per_host=1 if options.ranks_per_host is None else options.ranks_per_host,
+            ephemeral=bool(options.ephemeral),
             max_queue=options.queue or default.max_queue,
             send_mark=options.hwm or default.send_mark,
             ring=options.ring or default.ring,

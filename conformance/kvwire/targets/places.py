@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from kvwire.refusals import IPC_BYTES, PORT_MAX, WILDCARDS, connectable
 from kvwire.targets.target import TargetError
-
-PORT_MAX = 65535
-IPC_BYTES = 107
-WILDCARDS = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - what a publisher may report
-"""Hosts that a publisher binds and nobody can connect to, and the loopback that reaches them."""
 
 
 def check(endpoint: str, where: str, *, binds: bool = False) -> None:
@@ -69,7 +65,4 @@ def of_rank(endpoint: str, rank: int, where: str) -> str:
 
 def reachable(endpoint: str) -> str:
     """A bound endpoint as a client on this host connects to it: a wildcard becomes loopback."""
-    if endpoint.startswith("tcp://"):
-        host, port = _split(endpoint.removeprefix("tcp://"))
-        return f"tcp://{WILDCARDS.get(host, host)}:{port}"
-    return endpoint
+    return connectable(endpoint) or endpoint

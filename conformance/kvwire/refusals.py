@@ -1,0 +1,176 @@
+"""What a publisher has to refuse, and what it binds otherwise: the rules of spec/endpoint.md, by the texts alone.
+
+Nothing is opened. The rules are ours and not the reference's: they judge it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+SCHEMES = ("tcp", "ipc", "inproc")
+PORT_MAX = 65535
+IPC_BYTES = 107
+"""Bytes of the path of a Unix socket on Linux."""
+NO_REPLAY = "none"
+"""The replay endpoint that asks for no replay socket."""
+WILDCARDS = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - what a publisher may report
+"""Hosts that a publisher binds and nobody can connect to, and the loopback that reaches them."""
+SOUND = frozenset({"KVW-END-009", "KVW-END-010", "KVW-END-011"})
+"""Faults of endpoints that are sound by themselves, so that a rank derives its own from them."""
+ANY_PORT = "*"
+"""A port that some publishers take for the wish for an ephemeral one; the standard does not say that they must."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ``start`` asked for, as far as it says where to bind. An endpoint of None left the choice to the adapter.
+
+    ``world`` counts the ranks of the deployment, ``ranks_per_host`` those that share a host with this one.
+    """
+
+    endpoint: str | None = None
+    replay: str | None = None
+    rank: int = 0
+    world: int = 1
+    ranks_per_host: int = 1
+    ephemeral: bool = False
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The endpoints that it names, the publish endpoint first."""
+        named = (self.endpoint, None if self.replay == NO_REPLAY else self.replay)
+        return tuple(endpoint for endpoint in named if endpoint is not None)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the standard leaves open if it is to be refused."""
+        return any(split(endpoint)[2] == ANY_PORT for endpoint in self.endpoints)
+
+
+def asked(arguments: Mapping[str, Any]) -> Asked:
+    """What the arguments of a ``start`` asked for."""
+    rank = arguments.get("rank") or 0
+    return Asked(
+        endpoint=arguments.get("endpoint"),
+        replay=arguments.get("replay"),
+        rank=rank,
+        world=arguments.get("world") or rank + 1,
+        ranks_per_host=arguments.get("ranks_per_host") or 1,
+        ephemeral=bool(arguments.get("ephemeral")),
+    )
+
+
+class Fault(NamedTuple):
+    """Why a ``start`` has to be refused: the sentence, the endpoints that offend, and what is wrong with them."""
+
+    requirement: str
+    endpoints: tuple[str, ...]
+    why: str
+
+
+def split(endpoint: str) -> tuple[str, str, str]:
+    """Scheme, host or path, and port of an endpoint; what is missing is empty."""
+    scheme, separator, rest = endpoint.partition("://")
+    if not separator:
+        return "", endpoint, ""
+    if scheme != "tcp":
+        return scheme, rest, ""
+    if rest.startswith("["):
+        host, bracket, tail = rest.partition("]")
+        return scheme, host + bracket, tail.removeprefix(":")
+    host, colon, port = rest.rpartition(":")
+    return (scheme, host, port) if colon else (scheme, port, "")
+
+
+def of_rank(endpoint: str, rank: int) -> str:
+    """Where a global rank binds a sound endpoint [KVW-END-002] [KVW-END-003]; an ephemeral port stays as it is."""
+    scheme, place, port = split(endpoint)
+    if scheme == "tcp":
+        return endpoint if port in ("0", ANY_PORT) else f"tcp://{place}:{int(port) + rank}"
+    return f"{endpoint}_dp{rank}" if rank else endpoint
+
+
+def connectable(endpoint: str) -> str | None:
+    """A bound endpoint as a client on this host connects to it: a wildcard becomes loopback; None without a port."""
+    scheme, place, port = split(endpoint)
+    if scheme != "tcp":
+        return endpoint
+    return f"tcp://{WILDCARDS.get(place, place)}:{port}" if port.isdecimal() and int(port) else None
+
+
+def faults(wish: Asked) -> tuple[Fault, ...]:
+    """Every reason to refuse what was asked; a pair is looked at when each of the two is sound."""
+    found = [fault for endpoint in wish.endpoints for fault in _alone(endpoint, wish)]
+    if not found and len(wish.endpoints) == 2:
+        found += _together(*wish.endpoints, wish.ranks_per_host)
+    return tuple(found)
+
+
+def _alone(endpoint: str, wish: Asked) -> Iterator[Fault]:
+    def fault(requirement: str, why: str) -> Fault:
+        return Fault(requirement, (endpoint,), why)
+
+    scheme, _, port = split(endpoint)
+    if not endpoint:
+        yield fault("KVW-END-008", "it is empty")
+    elif scheme not in SCHEMES:
+        yield fault("KVW-END-007", "its scheme is not tcp, ipc or inproc")
+    elif scheme == "ipc":
+        length = len(os.fsencode(split(of_rank(endpoint, wish.rank))[1]))
+        if length > IPC_BYTES:
+            yield fault("KVW-END-011", f"its path has {length} bytes with the suffix of rank {wish.rank}")
+    elif scheme == "tcp" and not port:
+        yield fault("KVW-END-004", "it has no port")
+    elif scheme == "tcp" and port != ANY_PORT:
+        yield from (fault(*reason) for reason in _port(port, wish))
+
+
+def _port(port: str, wish: Asked) -> Iterator[tuple[str, str]]:
+    if not (port.isascii() and port.isdecimal()):
+        yield "KVW-END-004", f"its port {port!r} is not a decimal number"
+    elif not 1 <= int(port) <= PORT_MAX:
+        if int(port) or not wish.ephemeral:
+            yield "KVW-END-005", f"its port is not in 1…{PORT_MAX}"
+    elif int(port) + wish.world - 1 > PORT_MAX:
+        yield "KVW-END-006", f"its port plus the highest rank, {wish.world - 1}, is above {PORT_MAX}"
+
+
+def _together(publish: str, replay: str, ranks_per_host: int) -> Iterator[Fault]:
+    if publish == replay:
+        yield Fault("KVW-END-010", (publish, replay), "publish and replay are the same")
+        return
+    first, second = split(publish), split(replay)
+    if first[0] == second[0] == "tcp" and first[2] not in ("0", ANY_PORT) and second[2] not in ("0", ANY_PORT):
+        apart = abs(int(first[2]) - int(second[2]))
+        if apart < ranks_per_host:
+            why = f"their ports are {apart} apart, and the host has {ranks_per_host} ranks"
+            yield Fault("KVW-END-009", (publish, replay), why)
+
+
+def names(text: str, fault: Fault, rank: int) -> bool:
+    """Whether an error names an endpoint at fault: as configured, or as the rank would bind it [KVW-END-012]."""
+    for endpoint in fault.endpoints:
+        if not endpoint:
+            if any(sign in text for sign in ("''", '""', "``")) or "empty" in text.lower():
+                return True
+        elif endpoint in text or (fault.requirement in SOUND and of_rank(endpoint, rank) in text):
+            return True
+    return False
+
+
+def is_loopback(host: str) -> bool | None:
+    """Whether a host of an endpoint is reached from this machine only; None for a name that says nothing."""
+    if host == "localhost":
+        return True
+    if host == ANY_PORT:
+        return False
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
