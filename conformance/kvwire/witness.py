@@ -162,6 +162,8 @@ class Recorder:
         self.lives: dict[str, int] = {}
         """The adapter's count of starts per stream; stamped on stimulus and process records."""
         self._witnesses: dict[Source, Witness] = {}
+        self._within: dict[str, Callable[[], None]] = {}
+        """Streams that are heard by a socket of this process, and what takes from it."""
         self._sights: dict[tuple[str, str], _Sight] = {}
         self._newest: dict[str, int | None] = {}
         self._left = trace_bytes
@@ -234,12 +236,29 @@ class Recorder:
             late = [w.source.value for w in witnesses if not w.ready]
             raise WitnessError(f"{', '.join(late)}: the witness process was not ready within {bound_s:g} s")
 
+    @contextmanager
+    def hearing(self, stream: str, take: Callable[[], None]) -> Iterator[None]:
+        """Inside, ``take`` is called with every pump: it records what a socket of this process hears of a stream.
+
+        Such a stream has one live witness, ``live-a``.
+        """
+        self._within[stream] = take
+        try:
+            yield
+        finally:
+            del self._within[stream]
+
     def witnesses(self, stream: str) -> tuple[Source, ...]:
-        """The live witnesses of a stream: two, or one where the harness binds."""
+        """The live witnesses of a stream: two, or one where the harness binds or hears by itself."""
+        if stream in self._within:
+            return (LIVE[0],)
         return tuple(source for source, witness in self._witnesses.items() if stream in witness.streams)
 
     def pump(self, timeout_s: float = 0.0) -> int:
-        """Move what the witnesses sent into the trace; wait for it up to ``timeout_s``. Return the count of records."""
+        """Move what the witnesses sent into the trace; wait for it up to ``timeout_s``. Return the count of records.
+
+        Those of sockets of this process are not counted.
+        """
         poll = select.poll()
         by_fd = {witness.fd: witness for witness in self._witnesses.values() if not witness.closing}
         for fd in by_fd:
@@ -248,6 +267,9 @@ class Recorder:
         for fd, _ in poll.poll(timeout_s * 1000):
             with _whole():
                 moved += self._take(by_fd[fd])
+        for take in self._within.values():
+            with _whole():
+                take()
         return moved
 
     def _take(self, witness: Witness) -> int:
