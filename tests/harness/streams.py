@@ -309,6 +309,16 @@ class Story:
         """The outcome of one sentence, its id written without ``KVW-``."""
         return self.outcomes()[requirement]
 
+    def verdict(self, requirement: str) -> tuple[Verdict, int]:
+        """The verdict on one sentence, and how many witnesses it has."""
+        outcome = self.outcome(requirement)
+        return outcome.verdict, outcome.witnesses
+
+    def place(self, requirement: str) -> tuple[str | None, str | None, int | None, str | None]:
+        """Where the first finding of a sentence is: number, frame, offset, and the bytes there in hex."""
+        where = self.outcome(requirement).findings[0].where
+        return where.number, where.frame, where.offset, where.hex
+
     def spoken(self) -> dict[str, str]:
         """The sentences that are FAIL or WARN, with what the first finding saw."""
         return {

@@ -1,0 +1,186 @@
+"""BAT: an array of three, its timestamp, its events; RNK: its rank."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import pytest
+from tests.harness.streams import T0, Story, cleared, pack, payload, stored
+
+from kvwire.statement import Statement
+from kvwire.verdict import Reason, Verdict
+
+PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
+
+
+def sent(*contents: bytes) -> Story:
+    """A story of these payloads, numbered from 0."""
+    story = Story()
+    for content in contents:
+        story.send(content=content)
+    return story
+
+
+def speaks(story: Story) -> dict[str, int]:
+    """What of BAT and RNK is broken, and how often."""
+    return {
+        name: outcome.violations
+        for name, outcome in story.outcomes().items()
+        if name[:3] in ("BAT", "RNK") and outcome.violations
+    }
+
+
+def test_an_honest_stream() -> None:
+    story = Story().begin()
+    story.send(stored("a"))
+    story.send()
+    outcomes = story.outcomes()
+    assert {n: (outcomes[n].verdict, outcomes[n].witnesses) for n in outcomes if n[:3] in ("BAT", "RNK")} == {
+        "BAT-001": (PASS, 3),
+        "BAT-002": (PASS, 3),
+        "BAT-003": (PASS, 3),
+        "BAT-004": (PASS, 2),  # the first has nothing before it
+        "BAT-005": (PASS, 3),
+        "RNK-001": (PASS, 3),
+        "RNK-002": (PASS, 2),
+        "RNK-003": (PASS, 3),
+    }
+
+
+def test_a_batch_is_judged_once_however_many_saw_it() -> None:
+    story = Story()
+    story.send(by="a")
+    story.replay()
+    assert story.verdict("BAT-001") == (PASS, 1)
+
+
+@pytest.mark.parametrize("value", [[T0, []], [T0, [], 0, 1], [], {"ts": T0}, T0, None])
+def test_another_shape_breaks_one_sentence(value: Any) -> None:
+    story = sent(pack(value))
+    assert speaks(story) == {"BAT-001": 1}
+    assert story.place("BAT-001")[:3] == ("0", "payload", 0)
+    assert {name for name in story.witnessed() if name[:3] in ("BAT", "RNK")} == {"BAT-001"}
+
+
+def test_what_is_no_msgpack_is_not_the_batchs_fault() -> None:
+    story = sent(payload()[:-1])
+    assert speaks(story) == {}
+    assert story.verdict("BAT-001") == (OPEN, 0)
+
+
+@pytest.mark.parametrize(
+    ("ts", "seen"),
+    [
+        (b"\xce\x67\x74\x85\x80", "integer 1735689600"),
+        (b"\xca\x4e\xce\xe9\x0b", "float32 1735689600"),
+        (b"\xc0", "nil"),
+        (b"\xd6\xff\x00\x00\x00\x00", "ext type -1 of 4 bytes"),
+    ],
+)
+def test_a_ts_of_another_type(ts: bytes, seen: str) -> None:
+    story = sent(b"\x93" + ts + b"\x90\x00")
+    assert {"BAT-002": 1}.items() <= speaks(story).items()
+    assert story.outcome("BAT-002").findings[0].seen.startswith(seen)
+    assert story.place("BAT-002")[:3] == ("0", "payload", 1)
+    assert story.outcome("BAT-003").witnesses == 0
+
+
+@pytest.mark.parametrize("ts", [math.nan, math.inf, -1.0, 1e11, T0 * 1000])
+def test_a_ts_that_is_no_number_of_seconds(ts: float) -> None:
+    story = sent(payload(ts=ts))
+    assert speaks(story) == {"BAT-003": 1}
+    assert story.place("BAT-003") == ("0", "payload", 1, (b"\xcb" + struct.pack(">d", ts) + b"\x90\x00").hex())
+
+
+def test_the_place_of_a_ts_behind_a_wide_header() -> None:
+    story = sent(b"\xdc\x00\x03" + payload(ts=-1.0)[1:])
+    assert story.place("BAT-003")[:3] == ("0", "payload", 3)
+
+
+def test_a_ts_that_falls_is_a_warning() -> None:
+    story = sent(payload(ts=5.0), payload(ts=5.0), payload(ts=4.0), payload(ts=4.5), payload(ts=6.0))
+    assert story.outcome("BAT-004").verdict is WARN
+    assert (story.outcome("BAT-004").witnesses, story.outcome("BAT-004").violations) == (4, 2)
+    assert story.place("BAT-004")[:3] == ("2", "payload", 1)
+    assert story.outcome("BAT-004").findings[0].expected == "a `ts` of at least 5.0, that of number 1"
+
+
+def test_one_batch_shows_no_order() -> None:
+    assert sent(payload()).verdict("BAT-004") == (OPEN, 0)
+
+
+def test_a_new_incarnation_and_what_may_be_one_begin_with_any_ts() -> None:
+    story = Story().begin()
+    story.send()
+    story.restart()
+    story.live(0, payload(cleared(), ts=9.0))
+    story.disconnect()
+    story.live(1, payload(ts=3.0))
+    assert speaks(story) == {}
+
+
+@pytest.mark.parametrize("events", [None, {}, 0])
+def test_events_that_are_no_array(events: Any) -> None:
+    story = sent(pack([T0, events, 0]))
+    assert speaks(story) == {"BAT-005": 1}
+    assert story.place("BAT-005")[:3] == ("0", "payload", 10)
+
+
+@pytest.mark.parametrize("rank", [None, -1, 2**31, "0", 0.0])
+def test_a_rank_that_is_none(rank: Any) -> None:
+    story = sent(pack([T0, [], rank]))
+    assert speaks(story) == {"RNK-001": 1}
+    assert story.place("RNK-001")[:3] == ("0", "payload", 11)
+    assert {name for name in story.witnessed() if name.startswith("RNK")} == {"RNK-001"}
+
+
+def test_a_rank_that_changes_and_is_not_the_declared_one() -> None:
+    story = sent(payload(), payload(rank=1), payload(rank=70_000))
+    assert speaks(story) == {"RNK-002": 2, "RNK-003": 2}
+    assert story.place("RNK-002") == ("1", "payload", 11, "01")
+    assert story.outcome("RNK-002").findings[1].where.hex == "ce00011170"
+
+
+def test_the_rank_holds_over_a_restart() -> None:
+    story = Story().begin()
+    story.restart()
+    story.live(0, payload(cleared(), ts=T0 + 99, rank=3))
+    assert speaks(story) == {"RNK-002": 1, "RNK-003": 1}
+
+
+def test_a_rank_that_is_not_declared_is_not_claimed() -> None:
+    outcome = Story(declared_rank=None).begin().outcome("RNK-003")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_CLAIMED)
+
+
+def test_a_ts_that_the_harness_chose_is_not_judged_and_one_of_the_publisher_is() -> None:
+    story = Story(sets=("engine", "ts"))
+    story.publish(stored("a"))
+    assert (story.outcome("BAT-003").verdict, story.outcome("BAT-003").reason) == (
+        Verdict.NOT_APPLICABLE,
+        Reason.OURS,
+    )
+    story.send(content=payload(ts=-3.0))
+    assert story.verdict("BAT-003") == (FAIL, 1)
+
+
+def test_clocks_of_harness_and_publisher_are_not_compared() -> None:
+    story = Story(sets=("engine", "ts"))
+    story.publish(stored("a"))
+    story.send(content=payload(ts=T0 - 5.0))  # a heartbeat, stamped by a clock that is behind
+    story.publish(stored("b", "a"))
+    assert speaks(story) == {}
+    story.send(content=payload(ts=T0 - 6.0))
+    assert speaks(story) == {"BAT-004": 1}
+
+
+def test_a_rank_that_the_adapter_passes_on_is_not_the_publishers() -> None:
+    story = Story(sets=("engine", "ts", "rank"), declared_rank=None, statement=Statement())
+    story.publish(stored("a"))
+    story.publish(stored("b", "a"))
+    assert story.outcome("RNK-001").reason == Reason.OURS
+    assert story.outcome("RNK-002").reason == Reason.OURS
+    story.send(content=payload(rank=9, ts=T0 + 99))
+    assert speaks(story) == {"RNK-002": 1}

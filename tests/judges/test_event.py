@@ -1,0 +1,368 @@
+"""EVT: the map, its keys, and what one event shows by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.harness.streams import T0, TOPIC, Event, Story, block, cleared, number_frame, pack, payload, removed, stored
+
+from kvwire.statement import Statement
+from kvwire.verdict import Reason, Verdict
+
+PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
+DIGEST = "ab" * 32
+
+
+def sent(*events: Any, statement: Statement | None = None) -> Story:
+    """One batch of these events."""
+    story = Story(statement=statement)
+    story.send(*events)
+    return story
+
+
+def speaks(story: Story) -> set[str]:
+    """What of EVT is broken."""
+    return {name for name in story.spoken() if name.startswith("EVT")}
+
+
+def without(event: Event, key: str) -> Event:
+    return {name: value for name, value in event.items() if name != key}
+
+
+def spliced(event: Event, old: bytes, new: bytes) -> Story:
+    """A batch whose bytes were changed in one place."""
+    content = payload(event)
+    assert content.count(old) == 1
+    story = Story()
+    story.send(content=content.replace(old, new))
+    return story
+
+
+def key(name: str) -> bytes:
+    """A key as it stands on the wire."""
+    return pack(name)
+
+
+def test_an_honest_stream_shows_each_sentence_as_often_as_it_could_have_broken_it() -> None:
+    story = sent(cleared(), stored([1, 2], size=4), removed([2]), stored([4], parent=1))
+    outcomes = story.outcomes()
+    counted = {n: outcomes[n].witnesses for n in outcomes if n.startswith("EVT") and outcomes[n].verdict is PASS}
+    top_bit = sum(any(block(n) < 0 for n in names) for names in ([1, 2], [2], [4, 1]))
+    assert counted == {
+        "EVT-001": 4,
+        "EVT-002": 4,
+        "EVT-003": 4,
+        "EVT-004": 4,
+        "EVT-005": 2,
+        "EVT-006": 1,
+        "EVT-007": 3,
+        "EVT-008": top_bit,
+        "EVT-009": 3,
+        "EVT-010": 2,
+        "EVT-013": 2,
+        "EVT-014": 2,
+        "EVT-015": 3,
+        "EVT-016": 3,
+        "EVT-017": 1,
+        "EVT-021": 2,
+    }
+    assert {n: outcomes[n].reason for n in outcomes if n.startswith("EVT") and n not in counted} == {
+        "EVT-011": Reason.NOT_USED,
+        "EVT-012": outcomes["EVT-012"].reason,
+        "EVT-018": Reason.NOT_USED,
+        "EVT-019": outcomes["EVT-019"].reason,
+    }
+
+
+@pytest.mark.parametrize("event", [["AllBlocksCleared"], pack(cleared()), 7, None, {"kind": "x"}, {"type": 3}])
+def test_an_event_that_is_no_tagged_map(event: Any) -> None:
+    story = sent(event)
+    assert speaks(story) == {"EVT-001"}
+    assert story.place("EVT-001")[:3] == ("0", "payload", 11)
+
+
+def test_an_event_of_an_unknown_type_is_an_event() -> None:
+    story = sent({"type": "BlockTransferred", "block_hashes": [1]})
+    assert story.verdict("EVT-001") == (PASS, 1)
+    assert story.verdict("EVT-007") == (OPEN, 0)
+    assert story.judged().notes == ("event types that edition 1 does not know: BlockTransferred",)
+
+
+def test_a_key_that_is_bytes_or_a_number() -> None:
+    for changed in (b"\xc4\x06medium", b"\x05"):
+        story = spliced(removed("a"), key("medium"), changed)
+        assert speaks(story) == {"EVT-002", "EVT-006"}  # and so the key `medium` is missing
+        assert story.outcome("EVT-002").findings[0].where.hex == story.place("EVT-002")[3]
+
+
+def test_a_key_inside_a_value_counts_too() -> None:
+    story = sent({**removed("a"), "x": [{"y": {1: 2}}]})
+    assert speaks(story) == {"EVT-002"}
+    story = spliced({**removed("a"), "x": {"y": 1, "z": 2}}, key("z"), key("y"))
+    assert speaks(story) == {"EVT-003"}
+    assert story.outcome("EVT-003").findings[0].seen == "'y' a second time"
+
+
+def test_a_key_twice_is_found_at_its_second_place() -> None:
+    story = spliced({**cleared(), "typf": "AllBlocksCleared"}, key("typf"), key("type"))
+    assert speaks(story) == {"EVT-003"}
+    content = payload({**cleared(), "typf": "AllBlocksCleared"})
+    assert story.place("EVT-003")[2] == content.index(key("typf"))
+
+
+def test_an_ext_type_in_an_untyped_place_and_outside_events() -> None:
+    story = spliced({**removed("a"), "x": 9}, key("x") + b"\x09", key("x") + b"\xd4\x05\xaa")
+    assert speaks(story) == {"EVT-004"}
+    assert story.outcome("EVT-004").findings[0].seen == "ext type 5 of 1 bytes"
+    story = Story()
+    story.send(content=b"\x93\xd6\xff\x00\x00\x00\x00\x90\x00")
+    assert set(story.spoken()) == {"BAT-002", "EVT-004"}
+    assert story.place("EVT-004")[:3] == ("0", "payload", 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"]
+)
+def test_a_store_lacks_a_key(name: str) -> None:
+    story = sent(without(stored("a"), name))
+    assert speaks(story) == {"EVT-005"}
+    assert story.outcome("EVT-005").findings[0].expected == f"the key `{name}`"
+    assert story.place("EVT-005")[:3] == ("0", "payload", 11)
+
+
+@pytest.mark.parametrize("name", ["block_hashes", "medium"])
+def test_a_removal_lacks_a_key(name: str) -> None:
+    assert speaks(sent(without(removed("a"), name))) == {"EVT-006"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {**stored("a"), "block_hashes": [b"\x01" * 32]},
+        {**stored("a"), "block_hashes": 7},
+        {**stored("a"), "parent_block_hash": "7"},
+        {**stored("a"), "block_hashes": [1.0]},
+        {**removed("a"), "block_hashes": None},
+    ],
+)
+def test_a_hash_that_is_no_integer(event: Event) -> None:
+    assert speaks(sent(event)) == {"EVT-007"}
+
+
+def test_an_unsigned_hash_is_a_warning_and_a_small_one_shows_no_sign() -> None:
+    story = sent({**removed("a"), "block_hashes": [5, 2**63, 2**64 - 1]})
+    assert (story.outcome("EVT-008").verdict, story.outcome("EVT-008").violations) == (WARN, 1)
+    assert story.outcome("EVT-008").findings[0].expected == f"a block hash in signed form, {-(2**63)}"
+    assert story.place("EVT-008")[3] == (b"\xcf\x80" + bytes(7) + b"\xcf" + b"\xff" * 8 + b"\xa6medium")[:24].hex()
+    assert sent({**removed("a"), "block_hashes": [5]}).verdict("EVT-008") == (OPEN, 0)
+    assert sent({**removed("a"), "block_hashes": [-5]}).verdict("EVT-008") == (PASS, 1)
+
+
+def test_hash_0_as_block_or_parent_is_a_warning() -> None:
+    assert speaks(sent({**removed("a"), "block_hashes": [0]})) == {"EVT-009"}
+    assert speaks(sent({**stored("a"), "parent_block_hash": 0})) == {"EVT-009"}
+
+
+@pytest.mark.parametrize("token", [-1, 2**32, 1.0, "12", [3, 4], None])
+def test_a_token_that_is_none(token: Any) -> None:
+    story = sent({**stored("a"), "token_ids": [1, 2, token, 4]})
+    assert speaks(story) == {"EVT-010"}
+    assert story.outcome("EVT-013").witnesses == 0
+
+
+def test_tokens_that_are_no_array() -> None:
+    assert speaks(sent({**stored("a"), "token_ids": None})) == {"EVT-010"}
+
+
+def test_the_token_range_of_four_byte_tokens() -> None:
+    event = {**stored("a"), "token_ids": [1, 2, 3, 2**31]}
+    assert speaks(sent(event)) == set()
+    assert speaks(sent(event, statement=Statement(algorithm="v2_sha256_64/u32"))) == {"EVT-010"}
+    assert speaks(sent({**event, "hash_algo": "v2_sha256_64/u32"})) == {"EVT-010"}
+    assert speaks(sent(event, statement=Statement(algorithm="v1_block_key"))) == set()
+
+
+def mm_key(**fields: Any) -> dict[str, Any]:
+    return {"type": "mm_key", "hash": DIGEST, "start_offset": 0, **fields}
+
+
+def multimodal(mm_keys: Any) -> Event:
+    """A store whose block holds a digest token."""
+    return {**stored("a"), "token_ids": [1, DIGEST, 32001, 32002], "mm_keys": mm_keys}
+
+
+def test_a_digest_token_is_a_permission_that_was_used() -> None:
+    story = sent(multimodal([[mm_key(), mm_key(start_offset=3, uuid="u")]]))
+    assert story.verdict("EVT-011") == (PASS, 1)
+    assert story.verdict("EVT-012") == (PASS, 1)
+    assert speaks(story) == set()
+
+
+@pytest.mark.parametrize(
+    "mm_keys",
+    [
+        None,
+        "x",
+        [],
+        [[], []],
+        [None],
+        [[{"type": "mm_key", "hash": DIGEST}]],
+        [[mm_key(hash="ab")]],
+        [[mm_key(start_offset=-1)]],
+        [[mm_key(type="mm")]],
+        [[mm_key(), 3]],
+    ],
+)
+def test_a_digest_token_without_proper_mm_keys(mm_keys: Any) -> None:
+    assert speaks(sent(multimodal(mm_keys))) == {"EVT-012"}
+
+
+def test_a_digest_token_without_any_mm_keys() -> None:
+    story = sent(without(multimodal([]), "mm_keys"))
+    assert speaks(story) == {"EVT-012"}
+    assert story.outcome("EVT-012").findings[0].seen == "1 digest tokens, no `mm_keys`"
+
+
+@pytest.mark.parametrize(
+    ("event", "broken"),
+    [
+        ({**stored("ab"), "token_ids": [1, 2, 3, 4, 5, 6, 7]}, {"EVT-013"}),
+        ({**stored("a"), "block_hashes": [], "token_ids": []}, {"EVT-013"}),
+        ({**stored("a"), "token_ids": []}, {"EVT-013"}),
+        ({**stored("a"), "block_size": 0, "token_ids": []}, {"EVT-013", "EVT-014"}),
+        ({**stored("a"), "block_size": None}, {"EVT-014"}),
+        ({**stored("a"), "block_size": None, "token_ids": None}, {"EVT-010", "EVT-014"}),
+        ({**stored("a"), "block_size": -4}, {"EVT-014"}),
+    ],
+)
+def test_blocks_that_are_not_full(event: Event, broken: set[str]) -> None:
+    assert speaks(sent(event)) == broken
+
+
+def test_a_block_size_that_changes_within_a_group() -> None:
+    story = sent(stored("a", size=4), stored("b", size=8, group_idx=1))
+    assert speaks(story) == set()
+    story.send(stored("c", size=2))
+    assert story.verdict("EVT-014") == (FAIL, 3)
+    assert story.outcome("EVT-014").findings[0].expected == "block_size 4, as in number 0"
+
+
+def test_a_new_life_may_have_another_block_size() -> None:
+    story = sent(cleared(), stored("a", size=4))
+    story.restart()
+    story.send(cleared(), stored("a", size=8))
+    story.disconnect()
+    story.send(stored("b", size=16))  # a new life again, perhaps
+    assert speaks(story) == set()
+
+
+@pytest.mark.parametrize(("medium", "broken"), [("", {"EVT-015"}), (3, {"EVT-015"}), ("gpu", {"EVT-016"})])
+def test_a_medium_that_is_none_or_not_registered(medium: Any, broken: set[str]) -> None:
+    assert speaks(sent(stored("a", medium=medium))) == broken
+    assert speaks(sent(removed("a", medium=medium))) == broken
+
+
+@pytest.mark.parametrize("medium", ["CPU", "STORAGE", "x-cxl", None])
+def test_media_that_are_fine(medium: str | None) -> None:
+    assert sent(stored("a", medium=medium)).verdict("EVT-016") == (PASS, 1)
+
+
+def test_an_edition_is_a_permission_and_a_text_is_no_edition() -> None:
+    assert sent({**cleared(), "v": 1}).verdict("EVT-018") == (PASS, 1)
+    outcome = sent({**cleared(), "v": "1"}).outcome("EVT-018")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+    assert outcome.notes == ["the `v` of a `AllBlocksCleared` is no integer"]
+
+
+def salted(salt: str, *events: Event) -> Story:
+    """Events after a prompt with a salt."""
+    story = Story().begin()
+    story.stimulus("cache", tokens=[1, 2, 3, 4], salt=salt, cached_tokens=0)
+    story.send(*events)
+    return story
+
+
+def test_a_salt_in_clear_text_is_found_where_it_stands() -> None:
+    event = stored("b", extra_keys=[["tenant-7f3a"]])
+    story = salted("tenant-7f3a", stored("a"), event)
+    assert story.verdict("EVT-019") == (FAIL, 2)
+    content = payload(stored("a"), event, ts=T0 + 2)
+    at = content.index(b"tenant-7f3a")
+    assert story.place("EVT-019") == ("1", "payload", at, content[at : at + 24].hex())
+
+
+def test_a_salt_that_is_kept_and_one_that_is_too_short_to_tell() -> None:
+    assert salted("tenant-7f3a", stored("a"), stored("b", "a")).verdict("EVT-019") == (PASS, 2)
+    assert salted("GPU", stored("a")).verdict("EVT-019") == (OPEN, 0)
+
+
+def test_a_salt_is_not_sought_in_what_came_before_it() -> None:
+    story = sent(stored("a", extra_keys=[["tenant-7f3a"]]))
+    story.stimulus("cache", tokens=[1, 2, 3, 4], salt="tenant-7f3a", cached_tokens=0)
+    assert story.verdict("EVT-019") == (OPEN, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lora_id", "7"),
+        ("lora_name", 7),
+        ("group_idx", -1),
+        ("group_idx", "0"),
+        ("kv_cache_spec_sliding_window", -4),
+        ("kv_cache_spec_kind", 1),
+        ("hash_algo", 5),
+    ],
+)
+def test_a_key_of_another_type(name: str, value: Any) -> None:
+    story = sent({**stored("a"), name: value})
+    assert speaks(story) == {"EVT-021"}
+    assert f"`{name}` that is" in story.outcome("EVT-021").findings[0].expected
+    if name in ("group_idx", "hash_algo"):
+        assert speaks(sent({**removed("a"), name: value})) == {"EVT-021"}
+
+
+def test_nil_is_every_type_and_a_removal_without_such_keys_is_no_occasion() -> None:
+    names = ("group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "hash_algo")
+    assert sent({**stored("a"), **dict.fromkeys(names)}).verdict("EVT-021") == (PASS, 1)
+    assert sent(removed("a")).verdict("EVT-021") == (OPEN, 0)
+
+
+def test_what_was_offered_is_not_judged_and_what_was_made_of_it_is() -> None:
+    story = Story(sets=("engine", "ts"))
+    story.publish({**stored("a"), "block_hashes": [0]})
+    assert story.outcome("EVT-009").reason == Reason.OURS
+    ts = story.offer(stored("b"))
+    story.send(content=payload({**stored("b"), "medium": "gpu"}, ts=ts))
+    assert speaks(story) == {"EVT-016"}
+    assert story.judged().notes == ("1 events are what was offered, 1 are the publisher's own",)
+
+
+def test_an_event_is_ours_as_often_as_it_was_offered() -> None:
+    story = Story(sets=("engine", "ts"))
+    story.publish(removed("a", medium="gpu"))
+    assert speaks(story) == set()
+    story.send(removed("a", medium="gpu"))
+    assert story.verdict("EVT-016") == (WARN, 1)
+
+
+def test_array_events_are_named_and_read() -> None:
+    story = Story()
+    store = ["BlockStored", [block("a")], None, [1, 2, 3, 4], 4, None, "GPU", None]
+    story.frames(TOPIC, number_frame(0), pack([T0, [store, ["BlockRemoved", [block("a")], "GPU", 0]], 0]))
+    outcomes = story.outcomes()
+    assert story.judged().form == "array-v"
+    assert outcomes["EVT-001"].violations == 2
+    assert {name: outcomes[name].reason for name in ("EVT-002", "EVT-003", "EVT-005", "EVT-006", "EVT-018")} == (
+        dict.fromkeys(("EVT-002", "EVT-003", "EVT-005", "EVT-006", "EVT-018"), Reason.LEGACY)
+    )
+    assert story.verdict("EVT-013") == (PASS, 1)
+    assert story.verdict("EVT-017") == (PASS, 1)
+
+
+def test_silence_and_empty_batches_show_nothing() -> None:
+    for story in (Story(), sent()):
+        outcomes = story.outcomes()
+        assert {outcomes[name].witnesses for name in outcomes if name.startswith("EVT")} == {0}
+        assert PASS not in {outcomes[name].verdict for name in outcomes if name.startswith("EVT")}
