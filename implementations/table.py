@@ -223,4 +223,6 @@ def replaced(text: str, table: str) -> str:
 
 
 if __name__ == "__main__":
+    if problems := [line for name in NAMES if (summary := read(name)) for line in unexplained(name, summary)]:
+        raise SystemExit("\n".join(problems))
     README.write_text(replaced(README.read_text(encoding="utf-8"), render()), encoding="utf-8")
