@@ -82,6 +82,11 @@ class Client:
         return all(question.outcome is not None for question in self.questions)
 
     @property
+    def idle(self) -> bool:
+        """Whether the last request has its end marker."""
+        return bool(self.questions) and self.questions[-1].marked
+
+    @property
     def last(self) -> int | None:
         """The last number that came."""
         return next((question.numbers[-1] for question in reversed(self.questions) if question.numbers), None)

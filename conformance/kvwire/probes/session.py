@@ -24,6 +24,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     ``listen_s`` is how long a run that cannot drive listens (``--for``). ``quiet_s`` without a message is taken for the
     end of what a stimulus caused, ``settle_s`` is the longest wait for it. ``replay_messages`` of one answer are read.
+    A replay client that pauses does so for ``pause_s`` at least.
     """
 
     handshake_s: float = 5.0
@@ -34,6 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     replay_s: float = 10.0
     replay_messages: int = 500_000
     late_s: float = 0.1
+    pause_s: float = 1.5
     prompts: int = 400
     batches: int = 120
 

@@ -1,0 +1,246 @@
+"""Replay under pressure: many clients, clients that pause or vanish, too many requests; meanwhile live batches.
+
+Every request says in which *situation* it is made: ``together`` with others, ``paused`` on a connection that does not
+read for a while, ``beyond`` the requests that may wait there, ``beside`` a client that does not read, on one that will
+be ``vanishing``, ``after`` that, or ``req`` from a REQ socket. Pauses are as long as what is done in them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+
+import zmq
+
+from kvwire.probes.asking import POLL_MS, Asker, Client, Question
+from kvwire.probes.session import Probe, Session
+from kvwire.probes.traffic import Traffic
+from kvwire.statement import Stream
+from kvwire.witness_process import RCVHWM
+
+RETAINED = 450
+"""Batches that an attack wants to find retained."""
+SEND_MARK = 1000
+"""The send high-water mark of a ZeroMQ socket that sets none, in messages."""
+MARGIN = 500
+"""Messages that the system may buffer on top of both marks, roughly."""
+MARKS = (1, SEND_MARK)
+"""Receive high-water marks of clients that pause: the smallest, and the default."""
+CLIENTS = 8
+"""How many clients ask at once, unless fewer are declared."""
+BEYOND = 40
+"""Requests on a paused connection on top of those that may wait."""
+FLOOD = 200
+"""Requests on a connection that never reads."""
+EVICTED = 1500
+"""The most batches that are caused to evict others."""
+QUIET_S = 0.3
+"""How long a connection is silent before the next request on it asks whether more will come."""
+SURVIVE = ("KVW-REP-018",)
+
+
+class Attack:
+    """The attack on the replay of one stream. ``traffic`` is None for a stream that is not driven."""
+
+    def __init__(self, session: Session, asker: Asker, stream: Stream) -> None:
+        self.session = session
+        self.asker = asker
+        self.stream = stream
+        self.bounds = session.statement.bounds
+        driven = stream.name == session.driven.name
+        traffic = Traffic(session)
+        self.traffic = traffic if driven and traffic.able else None
+
+    def live(self, during: str) -> bool:
+        """Whether a live batch is seen in time, where one can be caused."""
+        return self.traffic is None or self.traffic.awaited(during)
+
+    def whole(self) -> Question | None:
+        """Everything that is retained; None when replay is not in order even when left in peace."""
+        question = self.asker.ask(self.stream, 0)
+        self.asker.linger()
+        seen = self.session.recorder.newest(self.stream.name)
+        rising = all(before < after for before, after in itertools.pairwise(question.numbers))
+        ends_well = question.outcome == "marker" and question.messages == len(question.numbers) + 1
+        complete = bool(question.numbers) and (seen is None or question.numbers[-1] >= seen)
+        return question if rising and ends_well and complete else None
+
+    # several at once
+
+    def together(self) -> None:
+        """Ask from several clients at once, while live traffic runs, and by a REQ socket, which reads one message."""
+        count = max(1, min(CLIENTS, self.bounds.replay_clients))
+        clients = [self.asker.connect(self.stream) for _ in range(count)]
+        newest = self.session.recorder.newest(self.stream.name) or 0
+        for at, client in enumerate(clients):
+            self.asker.request(client, at * newest // count, situation="together")
+        for _ in range(count):
+            if self.traffic is not None:
+                self.traffic.one()
+            self.asker.listen(0)
+        self.asker.await_answers(clients)
+        req = self.asker.connect(self.stream, kind=zmq.REQ)
+        self.asker.request(req, newest, situation="req")
+        self.asker.await_answers([req])
+
+    # clients that pause
+
+    def pause(self, whole: Question, mark: int, *, beyond: int = 0) -> Client:
+        """A connection with requests from 0, 1, 2 …, together more than its pipes take, that does not read yet.
+
+        Each start is another one, so that each answer tells which request it belongs to.
+        """
+        client = self.asker.connect(self.stream, mark=mark)
+        client.reading = False
+        wanted = -(-(SEND_MARK + mark + MARGIN) // len(whole.numbers))
+        for start in range(min(wanted, max(1, self.bounds.replay_waiting))):
+            self.asker.request(client, start, situation="paused")
+        for start in range(beyond if len(whole.numbers) > 2 * beyond else 0):
+            self.asker.request(client, whole.numbers[-1] - 1 - start, situation="beyond")
+        return client
+
+    def resume(self, clients: Iterable[Client], since: float, whole: Question, *, ask_behind: bool) -> None:
+        """Read again, and await all answers."""
+        paused_s = round(time.monotonic() - since, 3)
+        clients = list(clients)
+        for client in clients:
+            requests = sum(question.start is not None for question in client.questions)
+            self.session.mark(
+                "replay-resumed",
+                self.stream.name,
+                connection=client.name,
+                rcvhwm=client.mark,
+                paused_s=paused_s,
+                requests=requests,
+                retained=len(whole.numbers),
+            )
+            client.reading = True
+            client.heard_at = time.monotonic()
+        if ask_behind:
+            self.hear_out(clients)
+        self.asker.await_answers(clients)
+
+    def hear_out(self, clients: list[Client]) -> None:
+        """Hear connections until they are silent; then ask on those that still owe an answer from their last number.
+
+        A connection keeps its order, so that the answer to the last request shows that the others will not come.
+        """
+        for client in clients:
+            while not client.idle and time.monotonic() - client.heard_at < QUIET_S and self.session.left() > 0:
+                self.asker.listen(POLL_MS)
+            last = client.last
+            if client.idle or last is None or client.lost:
+                continue
+            starts = {question.start for question in client.questions if not question.messages}
+            while last in starts:
+                last -= 1
+            self.asker.request(client, max(0, last), situation="paused")
+
+    def paused(self, whole: Question) -> None:
+        """Two connections that do not read, and beside them live batches and clients that do."""
+        began = time.monotonic()
+        clients = [self.pause(whole, mark, beyond=BEYOND if mark == MARKS[-1] else 0) for mark in MARKS]
+        middle = whole.numbers[len(whole.numbers) // 2]
+        in_time = self.live("replay")
+        self.beside(middle)
+        if in_time:
+            self.session.wait(lambda: False, max(0.0, self.session.limits.pause_s - (time.monotonic() - began)))
+            self.live("replay")
+        self.resume(clients, began, whole, ask_behind=True)
+        self.asker.ask(self.stream, 0)
+
+    def beside(self, start: int) -> bool:
+        """Two more clients; whether both are served, in half the time that those who pause may pause."""
+        clients = [self.asker.connect(self.stream) for _ in range(2)]
+        questions = [self.asker.request(client, start, situation="beside") for client in clients]
+        bound = min(self.session.limits.replay_s, self.bounds.replay_resume_s / 2)
+        self.asker.await_answers(clients, bound)
+        return all(question.outcome == "marker" for question in questions)
+
+    def evicted(self, whole: Question) -> None:
+        """A connection that does not read while the ring evicts what it is still owed."""
+        ring = self.session.statement.ring
+        newest = self.session.recorder.newest(self.stream.name)
+        if self.traffic is None or ring is None or newest is None:
+            return
+        if len(whole.numbers) < RETAINED // 2 or ring > EVICTED:
+            return
+        began = time.monotonic()
+        client = self.pause(whole, MARKS[0])
+        # What is left of the answers then is little, and everything before it is gone.
+        self.traffic.until(newest + ring - len(whole.numbers) // 16, ring)
+        self.session.settle()
+        self.resume([client], began, whole, ask_behind=False)
+        self.asker.ask(self.stream, 0)
+
+    # clients that vanish
+
+    def vanish(self, whole: Question) -> bool:
+        """Many requests on connections that never read, then their end; whether the publisher goes on.
+
+        Meanwhile its memory, a live batch and another client.
+        """
+        self.load("before", whole, 0)
+        flood = self.asker.connect(self.stream, mark=MARKS[0])
+        others = [self.asker.connect(self.stream, mark=MARKS[0]) for _ in range(3)]
+        for client in (flood, *others):
+            client.reading = False
+        for at in range(FLOOD):
+            self.asker.request(flood, at % 8, situation="vanishing")
+        for client in others:
+            self.asker.request(client, 0, situation="vanishing")
+        in_time = self.live("replay")
+        served = self.beside(whole.numbers[-1])
+        self.load("under", whole, FLOOD)
+        for client in (flood, *others):  # in the middle of an answer, not before it
+            client.socket.poll(int(1000 * QUIET_S))
+        self.asker.vanish([flood, *others])
+        goes_on = self.live("vanished")
+        after = self.asker.ask(self.stream, whole.numbers[-1], situation="after")
+        return goes_on and in_time and served and after.outcome == "marker"
+
+    def load(self, phase: str, whole: Question, requests: int) -> None:
+        """Record how much memory the publisher uses, and what was asked of it."""
+        stats = self.session.stats()
+        if stats is not None and stats.rss is not None:
+            self.session.mark(
+                "replay-load",
+                self.stream.name,
+                phase=phase,
+                rss=stats.rss,
+                connections=4,
+                requests=requests,
+                answer_bytes=whole.payload_bytes,
+                batches=len(whole.numbers),
+            )
+
+
+def run(session: Session) -> None:
+    """Every stream that has a replay endpoint."""
+    for stream in session.streams:
+        if stream.replay is None:
+            continue
+        with Asker(session) as asker:
+            attack = Attack(session, asker, stream)
+            if attack.traffic is not None:
+                attack.traffic.until(RETAINED - 1, RETAINED)
+                session.settle()
+            whole = attack.whole()
+            if whole is None or not attack.live("nothing"):
+                continue
+            attack.together()
+            attack.paused(whole)
+            attack.evicted(whole)
+            if (whole := attack.whole()) is not None:
+                attack.vanish(whole)
+
+
+PROBE = Probe(
+    name="replay-pressure",
+    run=run,
+    needs=frozenset({"replayable"}),
+    must_survive=SURVIVE,
+    bounds="answers as in the replay probe; live batches are awaited for live_delay_s; clients pause for pause_s, and "
+    "as long as clients beside them are awaited",
+)
