@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvwire.vectors import (
+    consumers,
     coverage,
     endpoint_vectors,
     envelope_vectors,
@@ -46,6 +47,7 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
                 problems.append(f"{path}: {test.id}: {tests[test.id]} has the id too")
             tests[test.id] = path
     problems += [f"{coverage.NAME}: {hole}: no test and no reason" for hole in coverage.holes(hashes.values())]
+    data[consumers.PATH] = consumers.write()
     lock = folder / identities.NAME
     locked, bad = identities.read(lock.read_text(encoding="utf-8") if lock.is_file() else "")
     entries, undecided = identities.update(locked, tests)

@@ -65,7 +65,7 @@ def make(schema: str, generator: str, groups: Iterable[Group[Any, Any]], notes: 
         if (test.result == "invalid") != (test.expected.fault is not None):
             raise VectorError(f"{test.id}: invalid has a fault, and nothing else does")
         if test.expected.fault is not None:
-            names.append(test.expected.fault)
+            names += [test.expected.fault, *getattr(test.expected, "also", ())]
         used.update(dict.fromkeys(names, test.id))
     if missing := sorted(set(used) - set(notes)):
         raise VectorError(f"{used[missing[0]]}: no note says what {missing[0]!r} means")

@@ -104,12 +104,13 @@ class WireInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class WireExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The JSON projection of the payload (unset where there is none), and of an invalid one the fault and its layer.
 
-    ``form`` names a legacy form.
+    ``also``: further faults, which legacy forms and bytes from elsewhere can have. ``form`` names a legacy form.
     """
 
     projection: Any = msgspec.UNSET
     layer: Layer | None = None
     fault: str | None = None
+    also: tuple[str, ...] = ()
     form: str | None = None
 
 

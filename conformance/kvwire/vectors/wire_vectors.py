@@ -1,55 +1,121 @@
-"""Payloads and their projections (spec/batch.md, spec/event.md, spec/projection.md)."""
+"""Payloads and their projections (spec/batch.md, spec/event.md, spec/projection.md, spec/legacy.md)."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from kvwire.projection import project_batch
-from kvwire.vectors.making import fault, make
-from kvwire.vectors.model import Group, Test, WireExpected, WireFile, WireInput
-from kvwire.wire import walk
+from kvwire.vectors import corpus, wire_encodings, wire_events, wire_fields, wire_invalid, wire_legacy, wire_valid
+from kvwire.vectors.corpus import Row
+from kvwire.vectors.making import make
+from kvwire.vectors.model import Group, Layer, WireExpected, WireFile, WireInput
+from kvwire.vectors.wire_events import Payload, WireGroup, WireTest
+from kvwire.vectors.wire_invalid import Bad
+from kvwire.wire import WireError, walk
 
-NOTES = {"batch-length": fault("the batch is not an array of three", "KVW-BAT-001")}
+SCHEMA = "kvwire/vectors/wire/1"
+NOTES = {**wire_events.NOTES, **wire_invalid.NOTES, **wire_legacy.NOTES, **corpus.NOTES}
+ENCODED = ("KVW-EVT-025",)
 
 
-def projected(payload: str) -> object:
-    """The projection of a payload in hex."""
-    return project_batch(walk(bytes.fromhex(payload)))
+def projected(payload: bytes) -> Any:
+    """The projection of a payload; unset where it is not one well-formed value."""
+    try:
+        return project_batch(walk(payload))
+    except WireError:
+        return msgspec.UNSET
+
+
+def _valid(item: Payload, payload: bytes, others: tuple[bytes, ...] = ()) -> WireTest:
+    return WireTest(
+        id=f"wire-{item.slug}",
+        comment=item.comment,
+        flags=item.flags,
+        requirements=tuple(sorted(item.requirements or (ENCODED if others else ("KVW-EVT-001",)))),
+        result="valid",
+        input=WireInput(payload=payload.hex(), encodings=tuple(other.hex() for other in others)),
+        expected=WireExpected(projection=projected(payload)),
+    )
+
+
+def _invalid(item: Bad) -> WireTest:
+    return WireTest(
+        id=f"wire-{item.slug}",
+        comment=item.comment,
+        flags=(item.form,) if item.form in NOTES else (),
+        requirements=tuple(sorted({r for name in (item.fault, *item.also) for r in NOTES[name].requirements})),
+        result="invalid",
+        input=WireInput(payload=item.payload.hex()),
+        expected=WireExpected(
+            projection=projected(item.payload), layer=item.layer, fault=item.fault, also=item.also, form=item.form
+        ),
+    )
+
+
+LAYERS: dict[str, Layer] = {
+    bad.fault: bad.layer for _, _, items in (*wire_legacy.payloads(), *wire_fields.payloads()) for bad in items
+} | {"token-range": "schema"}
+"""The layer at which a fault is noticed in bytes from elsewhere."""
+
+
+def _found(row: Row) -> WireTest:
+    first = row.faults[0] if row.faults else None
+    return WireTest(
+        id=row.id,
+        comment=row.comment,
+        flags=(*row.flags, row.form) if row.form is not None else row.flags,
+        requirements=tuple(sorted({r for name in row.faults for r in NOTES[name].requirements})),
+        result="valid" if first is None else "invalid",
+        input=WireInput(payload=row.payload.hex()),
+        expected=WireExpected(
+            projection=projected(row.payload),
+            layer=None if first is None else LAYERS[first],
+            fault=first,
+            also=row.faults[1:],
+            form=row.form,
+        ),
+    )
+
+
+def _found_file(name: str, comment: str, rows: tuple[Row, ...]) -> WireFile:
+    group = WireGroup(name=name, comment=comment, tests=tuple(map(_found, rows)))
+    return make(SCHEMA, __name__, [group], NOTES)
+
+
+def _valid_file() -> WireFile:
+    groups: list[WireGroup] = [
+        Group(name=name, comment=comment, tests=tuple(_valid(item, payload) for item, payload in items))
+        for name, comment, items in wire_valid.payloads()
+    ]
+    return make(SCHEMA, __name__, groups, NOTES)
+
+
+def _encodings_file() -> WireFile:
+    groups: list[WireGroup] = [
+        Group(name=name, comment=comment, tests=tuple(_valid(*item) for item in items))
+        for name, comment, items in wire_encodings.payloads()
+    ]
+    return make(SCHEMA, __name__, groups, NOTES)
+
+
+def _bad_file(sections: list[tuple[str, str, list[Bad]]]) -> WireFile:
+    groups: list[WireGroup] = [
+        Group(name=name, comment=comment, tests=tuple(map(_invalid, items))) for name, comment, items in sections
+    ]
+    return make(SCHEMA, __name__, groups, NOTES)
 
 
 def files() -> dict[str, WireFile]:
     """The files of ``wire/``."""
-    empty, two = "93cb41d9dd21606000009000", "92cb41d9dd216060000090"
-    events = Group(
-        name="batches",
-        comment="Edition 1.",
-        tests=(
-            Test(
-                id="wire-batch-empty",
-                comment="a batch without events",
-                flags=(),
-                requirements=("KVW-BAT-001", "KVW-BAT-005"),
-                result="valid",
-                input=WireInput(payload=empty, encodings=("dc0003cb41d9dd21606000009000",)),
-                expected=WireExpected(projection=projected(empty)),
-            ),
-        ),
-    )
-    invalid = Group(
-        name="batches",
-        comment="One fault each.",
-        tests=(
-            Test(
-                id="wire-invalid-batch-of-two",
-                comment="no rank",
-                flags=(),
-                requirements=("KVW-BAT-001",),
-                result="invalid",
-                input=WireInput(payload=two),
-                expected=WireExpected(projection=projected(two), layer="schema", fault="batch-length"),
-            ),
-        ),
-    )
-    schema = "kvwire/vectors/wire/1"
     return {
-        "wire/valid.json": make(schema, __name__, [events], NOTES),
-        "wire/invalid.json": make(schema, __name__, [invalid], NOTES),
+        "wire/valid.json": _valid_file(),
+        "wire/encodings.json": _encodings_file(),
+        "wire/invalid.json": _bad_file(wire_fields.payloads()),
+        "wire/legacy.json": _bad_file(wire_legacy.payloads()),
+        "wire/corpus.json": _found_file(
+            "corpus", "Payloads that were fed to decoders of other projects.", corpus.corpus()
+        ),
+        "wire/captured.json": _found_file("captured", "Payloads that real encoders wrote.", corpus.captured()),
     }

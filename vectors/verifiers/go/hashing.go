@@ -1,0 +1,268 @@
+// The hash functions of the standard, from its text (hashing.md). Standard library only.
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+)
+
+// What must be refused, by the name of its fault, and what this program has no function for.
+type refused string
+type skipped string
+
+// A token is an id, or the digest of a multimodal item.
+type token struct {
+	id     uint64
+	digest []byte
+}
+
+// A block has a hash, and a key if its function makes keys.
+type block struct {
+	hash uint64
+	key  []byte
+}
+
+type mmKey struct {
+	digest []byte
+	offset uint64
+}
+
+// What a chain is made of, as the input of a vector names it. What is not given is nil, and the empty parent key is none.
+type scope struct {
+	parent, lora, salt *uint64
+	parentKey          []byte
+	loraName, text     *string
+	extra              []uint64
+	mm                 [][]mmKey
+	extraKeys          []any
+}
+
+func step32(x, s uint64, wrap bool) uint64 {
+	v := uint32(x)
+	v = (v ^ v>>16) * 0x045d9f3b
+	v = (v ^ v>>16) * 0x045d9f3b
+	v = v ^ v>>16
+	sum := uint64(v + 0x9e3779b9)
+	if !wrap {
+		sum = uint64(v) + 0x9e3779b9
+	}
+	return s ^ (sum + s<<6 + s>>2)
+}
+
+func step64(x, s uint64) uint64 {
+	v := (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	v = (v ^ v>>27) * 0x94d049bb133111eb
+	v = v ^ v>>31
+	return s ^ (v + 0x9e3779b9 + s<<6 + s>>2)
+}
+
+func v1Block(tokens []token, parent uint64, lora, salt *uint64, extra []uint64, mm []mmKey, wrap bool) uint64 {
+	s := uint64(len(tokens)) ^ parent*0xbf58476d1ce4e5b9
+	if parent == 0 && salt != nil {
+		s = step64(*salt, s)
+	}
+	for i, t := range tokens {
+		s = step32(t.id, s, wrap)
+		if extra != nil {
+			s = step64(extra[i], s)
+		}
+	}
+	if lora != nil {
+		s = step64(*lora, s)
+	}
+	for _, key := range mm {
+		for at := 0; at < 32; at += 4 {
+			s = step32(uint64(binary.LittleEndian.Uint32(key.digest[at:])), s, wrap)
+		}
+		s = step64(key.offset, s)
+	}
+	return s
+}
+
+func little(value uint64, width int) []byte {
+	return binary.LittleEndian.AppendUint64(nil, value)[:width]
+}
+
+func digest(parts ...[]byte) []byte {
+	sum := sha256.Sum256(bytes.Join(parts, nil))
+	return sum[:]
+}
+
+func saltID(text string) uint64 {
+	return binary.LittleEndian.Uint64(digest([]byte(text)))
+}
+
+func rootKey(lora, salt *uint64) []byte {
+	data := []byte{0}
+	for bit, id := range []*uint64{lora, salt} {
+		if id != nil {
+			data[0] |= 1 << bit
+			data = append(data, little(*id, 8)...)
+		}
+	}
+	return digest(data)
+}
+
+func blockKey(parent []byte, tokens []token, width int) []byte {
+	data := append([]byte{}, parent...)
+	for _, t := range tokens {
+		if t.digest != nil {
+			data = append(data, t.digest...)
+		} else {
+			data = append(data, little(t.id, width)...)
+		}
+	}
+	return digest(data)
+}
+
+// The values of vLLM's blocks: nil, uint64, []byte, string, []any.
+func cbor(value any) []byte {
+	head := func(major byte, n uint64) []byte {
+		big := binary.BigEndian.AppendUint64(nil, n)
+		switch {
+		case n < 24:
+			return []byte{major | byte(n)}
+		case n < 1<<8:
+			return append([]byte{major | 24}, big[7:]...)
+		case n < 1<<16:
+			return append([]byte{major | 25}, big[6:]...)
+		case n < 1<<32:
+			return append([]byte{major | 26}, big[4:]...)
+		}
+		return append([]byte{major | 27}, big...)
+	}
+	switch v := value.(type) {
+	case uint64:
+		return head(0x00, v)
+	case []byte:
+		return append(head(0x40, uint64(len(v))), v...)
+	case string:
+		return append(head(0x60, uint64(len(v))), v...)
+	case []any:
+		data := head(0x80, uint64(len(v)))
+		for _, element := range v {
+			data = append(data, cbor(element)...)
+		}
+		return data
+	}
+	return []byte{0xf6}
+}
+
+// Python's pickle, protocol 5.
+func pickle(value any) []byte {
+	body := append(pickled(value), '.')
+	return bytes.Join([][]byte{{0x80, 5, 0x95}, little(uint64(len(body)), 8), body}, nil)
+}
+
+func pickled(value any) []byte {
+	switch v := value.(type) {
+	case uint64:
+		switch {
+		case v < 1<<8:
+			return []byte{0x4b, byte(v)}
+		case v < 1<<16:
+			return append([]byte{0x4d}, little(v, 2)...)
+		case v < 1<<31:
+			return append([]byte{0x4a}, little(v, 4)...)
+		}
+		data := append(little(v, 8), 0)
+		for data[len(data)-1] == 0 && data[len(data)-2] < 0x80 {
+			data = data[:len(data)-1]
+		}
+		return append([]byte{0x8a, byte(len(data))}, data...)
+	case []byte:
+		return append(append([]byte{0x43, byte(len(v))}, v...), 0x94)
+	case string:
+		return append(append([]byte{0x8c, byte(len(v))}, v...), 0x94)
+	case []any:
+		data := []byte{}
+		for _, element := range v {
+			data = append(data, pickled(element)...)
+		}
+		if len(v) <= 3 {
+			return append(data, 0x84+byte(len(v)), 0x94)
+		}
+		return append(append([]byte{0x28}, data...), 0x74, 0x94)
+	}
+	return []byte{0x4e}
+}
+
+func vllmKey(label string, parent []byte, tokens []token, extra any) []byte {
+	dump := cbor
+	if label == "x-vllm-sha256" {
+		dump = pickle
+	}
+	if parent == nil {
+		parent = digest(dump("vllm-none-hash"))
+	}
+	ids := []any{}
+	for _, t := range tokens {
+		ids = append(ids, t.id)
+	}
+	return digest(dump([]any{parent, ids, extra}))
+}
+
+func chain(label string, width int, given scope, blocks [][]token) (found []block) {
+	v1, vllm := strings.HasPrefix(label, "v1"), strings.HasPrefix(label, "x-vllm")
+	hash, key, at, keyed := uint64(0), given.parentKey, 0, !v1
+	if given.parent != nil {
+		hash = *given.parent
+	}
+	if key == nil && hash == 0 && label[0] == 'v' {
+		key = rootKey(given.lora, given.salt)
+	} else if key == nil && label == "x-sglang-sha256" {
+		key = []byte{}
+		if given.text != nil {
+			key = digest([]byte("sglang-cache-salt-v1\x00" + *given.text))
+		}
+	}
+	for index, tokens := range blocks {
+		for _, t := range tokens {
+			keyed = keyed || t.digest != nil
+		}
+		if vllm {
+			key = vllmKey(label, key, tokens, given.extraKeysOf(index))
+		} else if key != nil {
+			key = blockKey(key, tokens, width)
+		} else if keyed {
+			panic(skipped("no " + label))
+		}
+		made := block{key: key}
+		if !keyed {
+			extra, mm := given.extra, []mmKey(nil)
+			if extra != nil {
+				extra = extra[at : at+len(tokens)]
+			}
+			if given.mm != nil {
+				mm = given.mm[index]
+			}
+			made = block{hash: v1Block(tokens, hash, given.lora, given.salt, extra, mm, !strings.HasSuffix(label, "/no-wrap"))}
+		} else if vllm || strings.HasPrefix(label, "v2_sha256_low64") {
+			made.hash = binary.BigEndian.Uint64(key[24:])
+		} else {
+			made.hash = binary.BigEndian.Uint64(key)
+		}
+		hash, at, found = made.hash, at+len(tokens), append(found, made)
+	}
+	return found
+}
+
+// The extra keys of a block; without a list of them, the name of the LoRA adapter and, in the first block, the salt.
+func (given scope) extraKeysOf(index int) any {
+	own := []any{}
+	if given.extraKeys != nil {
+		return given.extraKeys[index]
+	}
+	if given.loraName != nil {
+		own = append(own, *given.loraName)
+	}
+	if given.text != nil && index == 0 {
+		own = append(own, *given.text)
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return own
+}
