@@ -39,3 +39,8 @@ def test_links_between_files_lead_somewhere(tracked: Sequence[Path]) -> None:
         if not (ROOT / path.parent / target).exists()
     ]
     assert not broken, "\n".join(broken)
+
+
+def test_continuous_integration_judges_every_implementation(tracked: Sequence[Path]) -> None:
+    (loop,) = re.findall(r"^for name in (.+); do$", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
+    assert set(loop.split()) == {path.parent.name for path in tracked if path.match("implementations/*/verdicts.json")}
