@@ -88,6 +88,11 @@ def payload(*events: Event, ts: float = T0, rank: int | None = RANK) -> bytes:
     return pack([ts, list(events), rank])
 
 
+def foreign(number: int) -> bytes:
+    """Bytes that no story sends under a number."""
+    return payload(ts=T0 - 1000.0 - number)
+
+
 def number_frame(number: int) -> bytes:
     """A sequence number as 8 bytes, big-endian."""
     return struct.pack(">Q", number)
@@ -134,6 +139,7 @@ class Story:
         self.retained: dict[int, bytes] = {}
         self.clock = T0
         self._clients = 0
+        self._lives = 0
 
     # records
 
@@ -196,11 +202,19 @@ class Story:
         self.send(cleared(), by=by)
         return self
 
+    def told(self, count: int = 4, *, by: str = "ab") -> Story:
+        """A life of so many batches: a clear, then stores of roots that no other life has."""
+        self.begin(by)
+        for at in range(1, count):
+            self.send(stored([f"{self._lives}-{at}"]), by=by)
+        return self
+
     def die(self) -> None:
         """End this life of the publisher; nobody has noticed yet."""
         self.next = 0
         self.retained.clear()
         self.clock += 10.0
+        self._lives += 1
 
     def disconnect(self, by: str = "ab") -> None:
         """The witnesses' connections end."""
@@ -296,6 +310,18 @@ class Story:
     def timeline(self) -> Timeline:
         """The timeline of the story."""
         return build(list(enumerate(self.records)))
+
+    def arrivals(self, witness: str = "a") -> list[tuple[int, str, int]]:
+        """Number, arrival and incarnation of each live message of a witness."""
+        return [
+            (live.number, live.arrival.value, live.incarnation)
+            for live in self.timeline().live
+            if live.source == f"live-{witness}"
+        ]
+
+    def lives(self) -> list[list[int]]:
+        """The numbers of each incarnation."""
+        return [[batch.number for batch in life.batches] for life in self.timeline().incarnations]
 
     def judged(self) -> Judged:
         """The story, judged by everything."""
