@@ -1,0 +1,231 @@
+"""SEQ: numbers, restarts, and what was lost."""
+
+from __future__ import annotations
+
+import pytest
+from tests.harness.streams import Story, foreign, stored
+
+from kvwire.statement import Statement
+from kvwire.verdict import Reason, Verdict
+
+PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
+
+
+def speaks(story: Story) -> set[str]:
+    """What of SEQ is broken."""
+    return {name for name in story.spoken() if name.startswith("SEQ")}
+
+
+def test_an_honest_stream() -> None:
+    story = Story().told(4)
+    story.replay()
+    story.restart(ours=True)
+    story.told(3)
+    story.replay()
+    outcomes = story.outcomes()
+    assert {n: o.witnesses for n, o in outcomes.items() if n.startswith("SEQ") and o.verdict is PASS} == {
+        "SEQ-001": 1,
+        "SEQ-003": 10,
+        "SEQ-004": 10,
+        "SEQ-007": 1,
+        "SEQ-008": 2,
+    }
+    assert outcomes["SEQ-002"].verdict is outcomes["SEQ-009"].verdict is OPEN  # nothing was offered
+
+
+def test_silence_shows_nothing() -> None:
+    outcomes = Story().outcomes()
+    assert {outcomes[name].verdict for name in outcomes if name.startswith("SEQ")} == {OPEN}
+
+
+# --- SEQ-003 and SEQ-004 ------------------------------------------------------------------------------------------
+
+
+def test_a_filled_hole() -> None:
+    story = Story().told(3)
+    late, newer = story.make(), story.make()
+    story.live(*newer, by="a")
+    story.live(*late, by="a")
+    assert speaks(story) == {"SEQ-003"}
+    assert story.place("SEQ-003") == ("3", "sequence", 0, "0000000000000003")
+    assert story.outcome("SEQ-003").findings[0].seen == ("number 3, which was missing until then, after 4 (live-a)")
+
+
+def test_a_reused_number() -> None:
+    story = Story().told(3)
+    story.live(1, foreign(1), by="a")
+    assert speaks(story) == {"SEQ-004"}
+    assert story.place("SEQ-004") == ("1", "payload", 0, foreign(1).hex())
+
+
+def test_a_reused_number_that_one_witness_hears_only_once() -> None:
+    story = Story().told(3)
+    story.send(by="a")
+    story.live(3, foreign(3), by="ab")
+    assert speaks(story) == {"SEQ-004"}
+
+
+def test_a_hole_a_duplicate_and_what_one_witness_loses_are_no_fault() -> None:
+    story = Story().told(3)
+    story.drop(3)
+    story.send(by="a")
+    story.send(by="b")
+    story.again(2)
+    assert speaks(story) == set()
+    assert story.verdict("SEQ-003") == (PASS, 6)
+
+
+def test_the_first_message_and_what_may_be_a_new_life_show_nothing() -> None:
+    story = Story()
+    story.send(by="a")
+    story.disconnect("a")
+    story.send(by="a")
+    assert story.verdict("SEQ-003") == (OPEN, 0)
+    assert story.verdict("SEQ-004") == (OPEN, 0)
+
+
+# --- SEQ-001 and SEQ-007 ------------------------------------------------------------------------------------------
+
+
+def late_story(ring: int = 1000, statement: Statement | None = None) -> Story:
+    """A stream that was joined after its first five batches."""
+    story = Story(ring=ring, statement=statement)
+    for _ in range(5):
+        story.make()
+    story.send()
+    return story
+
+
+def test_a_first_number_that_is_1() -> None:
+    story = Story()
+    story.next = 1
+    story.told(3)
+    story.replay()
+    assert speaks(story) == {"SEQ-001"}
+    assert story.place("SEQ-001")[0] == "1"
+    assert story.outcome("SEQ-001").findings[0].seen == (
+        "replay from 0 begins at 1 with 3 batches, though the ring holds 1000"
+    )
+
+
+def test_a_late_join_leaves_the_first_number_open_until_a_replay_tells() -> None:
+    story = late_story()
+    assert story.verdict("SEQ-001") == (OPEN, 0)
+    story.replay(3)
+    assert story.verdict("SEQ-001") == (OPEN, 0)
+    story.replay(0, marker=False)
+    assert story.verdict("SEQ-001") == (PASS, 1)  # number 0 itself was seen
+
+
+def test_a_ring_that_may_have_evicted_leaves_it_open() -> None:
+    story = late_story(ring=4)
+    story.replay()
+    assert story.verdict("SEQ-001") == (OPEN, 0)
+    assert story.outcome("SEQ-001").reason == "replay from 0 begins at 2, and the ring is full"
+    story = late_story(ring=4, statement=Statement())
+    story.replay()
+    assert "the size of the ring is not declared" in story.outcome("SEQ-001").reason
+
+
+def test_a_passive_listener_is_not_asked() -> None:
+    outcome = Story(replay=False, can=()).told(2).outcome("SEQ-001")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.BEYOND)
+
+
+def test_a_number_that_is_carried_over_a_restart() -> None:
+    story = Story().told(6)
+    story.restart(ours=True)
+    story.next = 6
+    story.told(3)
+    assert story.verdict("SEQ-007") == (OPEN, 0)
+    story.replay()
+    assert speaks(story) == {"SEQ-007"}
+    assert story.outcome("SEQ-007").findings[0].seen == (
+        "replay from 0 begins at 6 with 3 batches, though the ring holds 1000"
+    )
+
+
+def test_a_restart_first_seen_above_the_last_number_is_no_number_carried_over() -> None:
+    story = Story().told(4)
+    story.restart(ours=True)
+    story.told(9, by="")
+    story.send()
+    assert story.verdict("SEQ-007") == (OPEN, 0)
+    story.replay()
+    assert speaks(story) == set()
+    assert story.verdict("SEQ-007") == (PASS, 1)
+
+
+def test_old_messages_that_come_after_the_restart_are_not_the_new_life() -> None:
+    story = Story().told(4)
+    late = story.make()
+    story.live(*late, by="a")
+    story.die()
+    story.stimulus("restart")
+    story.live(*late, by="b")
+    story.disconnect()
+    story.connect()
+    story.told(3, by="")
+    story.send()
+    story.replay()
+    assert speaks(story) == set()
+    assert story.verdict("SEQ-007") == (PASS, 1)
+
+
+def test_each_restart_is_an_occasion_and_one_without_a_sight_of_the_new_life_is_open() -> None:
+    story = Story().told(4)
+    for _ in range(2):
+        story.restart(ours=True)
+        story.told(3)
+        story.replay()
+    assert story.verdict("SEQ-007") == (PASS, 2)
+    story.restart(ours=True)
+    assert story.outcome("SEQ-007").verdict is OPEN
+
+
+def test_a_restart_seen_from_0_needs_no_replay() -> None:
+    story = Story(replay=False).told(4)
+    story.restart(ours=True)
+    story.told(2)
+    assert story.verdict("SEQ-007") == (PASS, 1)
+
+
+# --- SEQ-008 ------------------------------------------------------------------------------------------------------
+
+
+def test_a_life_that_does_not_begin_with_a_clear_is_a_warning() -> None:
+    story = Story()
+    story.send()
+    story.send(stored("a"))
+    assert (story.outcome("SEQ-008").verdict, story.outcome("SEQ-008").witnesses) == (WARN, 1)
+    content = story.retained[1]
+    assert story.place("SEQ-008") == ("1", "payload", 11, content[11:35].hex())
+
+
+@pytest.mark.parametrize("first", [3, 1])
+def test_a_beginning_that_was_not_seen_shows_nothing(first: int) -> None:
+    story = Story()
+    story.next = first
+    story.send(stored("a"))
+    assert story.verdict("SEQ-008") == (OPEN, 0)
+
+
+def test_a_hole_or_an_unreadable_batch_before_the_first_event_shows_nothing() -> None:
+    story = Story()
+    story.send()
+    story.drop()
+    story.send(stored("a"))
+    assert story.verdict("SEQ-008") == (OPEN, 0)
+    story = Story()
+    story.send(content=b"\xc1")
+    story.send(stored("a"))
+    assert story.verdict("SEQ-008") == (OPEN, 0)
+
+
+def test_the_harnesss_own_first_event_is_not_the_publishers() -> None:
+    story = Story(sets=("engine", "ts"))
+    story.publish(stored("a"))
+    assert story.outcome("SEQ-008").reason == Reason.OURS
+    story = Story(sets=("engine", "ts")).begin()  # the publisher clears by itself
+    story.publish(stored("a"))
+    assert story.verdict("SEQ-008") == (PASS, 1)

@@ -1,0 +1,227 @@
+"""SEQ: numbers against what was offered, and what was lost."""
+
+from __future__ import annotations
+
+import pytest
+from tests.harness.streams import T0, Story, cleared, payload, removed, stored
+
+from kvwire.statement import Bounds, Statement
+from kvwire.verdict import Verdict
+
+PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+def speaks(story: Story) -> set[str]:
+    """What of SEQ is broken."""
+    return {name for name in story.spoken() if name.startswith("SEQ")}
+
+
+# --- SEQ-002 ------------------------------------------------------------------------------------------------------
+
+
+def publishing(statement: Statement | None = None) -> Story:
+    """A publisher without an engine, after its leading clear."""
+    return Story(sets=("engine", "ts"), statement=statement or Statement(queue=100, ring=1000)).begin()
+
+
+def test_numbers_count_what_was_offered() -> None:
+    story = publishing()
+    for name in "abcd":
+        story.publish(stored(name))
+    assert story.verdict("SEQ-002") == (PASS, 3)
+    assert story.verdict("SEQ-009") == (PASS, 4)
+
+
+def test_a_dropped_batch_uses_its_number_up() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.offer(stored("b"), accepted=False)
+    story.drop()
+    story.publish(stored("c"))
+    assert story.verdict("SEQ-002") == (PASS, 1)
+
+
+def test_a_dropped_batch_that_leaves_no_hole() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.offer(stored("b"), accepted=False)
+    story.publish(stored("c"))
+    assert speaks(story) == {"SEQ-002"}
+    assert story.place("SEQ-002")[:2] == ("2", "payload")
+    finding = story.outcome("SEQ-002").findings[0]
+    assert (finding.expected, finding.seen) == ("number 3: 2 batches were offered since number 1", "number 2")
+
+
+def test_a_number_that_is_used_up_for_nothing() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.drop()
+    story.publish(stored("b"))
+    assert speaks(story) == {"SEQ-002"}
+
+
+def test_heartbeats_have_numbers_of_their_own() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.send()
+    story.send()
+    story.publish(stored("b"))
+    assert story.verdict("SEQ-002") == (PASS, 1)
+
+
+def test_a_heartbeat_that_was_lost_is_no_number_used_up_for_nothing() -> None:
+    story = publishing(Statement(bounds=Bounds(heartbeat_s=1.0)))
+    story.publish(stored("a"))
+    story.drop()
+    story.publish(stored("b"))
+    assert story.verdict("SEQ-002") == (PASS, 1)
+
+
+def test_a_dropped_offer_beside_a_heartbeat() -> None:
+    story = publishing()
+    story.publish()
+    story.offer(accepted=False)
+    story.drop()
+    story.send()  # a heartbeat, as empty as what was offered
+    story.publish()
+    assert speaks(story) == set()
+
+
+@pytest.mark.parametrize("between", ["cache", "reset", "restart"])
+def test_nothing_is_concluded_across_what_may_cause_other_batches(between: str) -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.stimulus(between, tokens=[1, 2, 3, 4])
+    story.next += 3
+    story.publish(stored("b"))
+    assert story.verdict("SEQ-002") == (OPEN, 0)
+
+
+def test_nothing_is_concluded_across_what_may_be_a_new_life() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.disconnect()
+    story.next = 7
+    story.publish(stored("b"))
+    assert story.verdict("SEQ-002") == (OPEN, 0)
+    story.restart()
+    story.told(2)
+    story.publish(stored("c"))
+    assert story.verdict("SEQ-002") == (OPEN, 0)
+
+
+def test_an_offer_that_is_sent_as_several_batches_leaves_it_open() -> None:
+    story = publishing()
+    for first, second in ("ab", "cd"):
+        story.offer(stored(first), stored(second))
+        story.send(stored(first))
+        story.send(stored(second))
+    assert story.verdict("SEQ-002")[0] is OPEN
+    assert story.verdict("SEQ-009") == (PASS, 2)
+
+
+# --- SEQ-009 ------------------------------------------------------------------------------------------------------
+
+
+def losing(*, replayed: bool = True, later: bool = True, queue: int | None = 100) -> Story:
+    """One of three accepted batches is lost, its number used up."""
+    story = publishing(Statement(queue=queue, ring=1000))
+    story.publish(stored("a"))
+    story.offer(stored("b"))
+    story.drop()
+    if later:
+        story.publish(stored("c"))
+    if replayed:
+        story.replay()
+    return story
+
+
+def test_a_loss_that_a_replay_proves() -> None:
+    story = losing()
+    assert speaks(story) == {"SEQ-009"}
+    outcome = story.outcome("SEQ-009")
+    assert (outcome.witnesses, outcome.violations) == (3, 1)
+    record = outcome.findings[0].where.record
+    assert record is not None
+    assert story.records[record].event == "publish"
+    assert outcome.findings[0].seen.endswith("a complete replay answer of 3 batches lack it")
+
+
+def test_a_loss_that_leaves_no_room_needs_no_replay() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.offer(stored("b"))
+    story.publish(stored("c"))
+    assert speaks(story) == {"SEQ-002", "SEQ-009"}
+    assert "leave no room for it" in story.spoken()["SEQ-009"]
+
+
+def test_a_batch_that_was_not_seen_is_not_lost_yet() -> None:
+    story = losing(replayed=False)
+    assert "no complete replay answer tells why" in story.outcome("SEQ-009").reason
+    story = losing(later=False)  # it may still be on its way
+    assert story.verdict("SEQ-009") == (OPEN, 1)
+
+
+def test_a_queue_of_one_has_room_when_all_before_was_seen() -> None:
+    assert losing(queue=1).outcome("SEQ-009").violations == 1
+    assert losing(queue=None).outcome("SEQ-009").violations == 1
+
+
+@pytest.mark.parametrize("queue", [2, None])
+def test_a_full_queue_may_lose(queue: int | None) -> None:
+    """Offers that nobody has seen yet may all be waiting; without a declaration one is room enough for one."""
+    story = publishing(Statement(queue=queue, ring=1000))
+    stamps = [(story.offer(stored(name)), stored(name)) for name in "abcd"]
+    for at, (ts, event) in enumerate(stamps):
+        if at == 2:
+            story.drop()
+        else:
+            story.send(content=payload(event, ts=ts))
+    story.replay()
+    outcome = story.outcome("SEQ-009")
+    assert (outcome.verdict, outcome.reason) == (
+        OPEN,
+        "an accepted batch was not seen; 2 others may have filled the queue",
+    )
+
+
+def test_a_batch_that_was_not_accepted_is_not_lost() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.offer(stored("b"), accepted=False)
+    story.drop()
+    story.publish(stored("c"))
+    story.replay()
+    assert story.verdict("SEQ-009") == (PASS, 2)
+
+
+def test_what_only_replay_has_was_not_lost() -> None:
+    story = publishing()
+    story.publish(stored("a"))
+    story.publish(stored("b"), by="")
+    story.publish(stored("c"))
+    story.replay()
+    assert story.verdict("SEQ-009") == (PASS, 3)
+    assert story.verdict("SEQ-002") == (PASS, 2)
+
+
+def test_offers_of_two_lives_are_told_apart() -> None:
+    story = publishing()
+    for _ in range(2):
+        story.publish(stored("a"))
+        story.publish(removed("a"), cleared())
+        story.restart(ours=True)
+    story.told(2)
+    story.replay()
+    assert speaks(story) == set()
+    assert story.verdict("SEQ-002") == (PASS, 2)
+
+
+def test_a_publisher_that_stamps_anew_is_recognised_by_events() -> None:
+    story = publishing()
+    for name in "abc":
+        story.offer(stored(name))
+        story.send(content=payload(stored(name), ts=T0 + 1000 + ord(name)))
+    assert story.verdict("SEQ-002") == (PASS, 2)
+    assert story.verdict("SEQ-009") == (PASS, 3)
