@@ -59,7 +59,7 @@ def build(files: Mapping[str, bytes]) -> Manifest:
         schema=MANIFEST_SCHEMA,
         spec_edition=EDITION,
         generator=__name__,
-        count=sum(entry.count for entry in entries),
+        count=sum(len(entry.ids) for entry in entries),
         files=entries,
     )
 

@@ -160,14 +160,13 @@ class ReplayExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
 
 
 class EndpointInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an operator configures once, and the place of one rank. ``ephemeral``: a port of the system was asked."""
+    """What an operator configures once, and the place of one rank. No ephemeral port is asked for."""
 
     endpoint: str
     replay: str | None = None
     rank: int
     world: int
     ranks_per_host: int
-    ephemeral: bool = False
 
 
 class EndpointExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -240,7 +239,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """``MANIFEST.json``: every data file of an edition. The list is part of what is promised."""
+    """``MANIFEST.json``: every data file of an edition; ``count`` is the number of ids. The list is part of the promise."""
 
     schema: str
     spec_edition: str

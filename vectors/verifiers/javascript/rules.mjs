@@ -1,0 +1,103 @@
+// What a payload, a message or an endpoint says, and the sentences of the standard that it breaks, by their ids.
+import { Odd, Pairs, Raw, Reader, Truncated, canonical, projectPayload } from "./wire.mjs";
+
+const STORED = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"];
+const TYPES = { lora_id: "bigint", lora_name: "string", kv_cache_spec_kind: "string", hash_algo: "string" };
+const COUNTS = ["group_idx", "kv_cache_spec_sliding_window"];
+
+const integer = (value, low, high) => typeof value === "bigint" && value >= low && value < high;
+const count = (value) => integer(value, 0n, 1n << 64n);
+const digest = (value) => typeof value === "string" && /^[0-9a-fA-F]{64}$/.test(value);
+const named = (value) => Object.fromEntries(value instanceof Pairs ? value.pairs.filter(([key]) => typeof key === "string") : []);
+const given = (value) => value !== undefined && value !== null;
+
+// What may stand nowhere in a payload.
+function* everywhere(value) {
+  if (value instanceof Raw) yield "KVW-ENV-006";
+  if (value instanceof Odd && value.kind === "ext") yield "KVW-EVT-004";
+  if (value instanceof Pairs) {
+    const keys = value.pairs.map(([key]) => key);
+    const texts = keys.filter((key) => typeof key === "string");
+    if (texts.length < keys.length) yield "KVW-EVT-002";
+    if (new Set(texts).size < texts.length) yield "KVW-EVT-003";
+    yield* everywhere(value.pairs.flat());
+  }
+  if (Array.isArray(value)) for (const inner of value) yield* everywhere(inner);
+}
+
+function* broken(payload) {
+  yield* everywhere(payload);
+  if (!Array.isArray(payload) || payload.length !== 3) return yield "KVW-BAT-001";
+  const [ts, events, rank] = payload;
+  if (ts?.kind !== "float64") yield "KVW-BAT-002";
+  else {
+    const seconds = Buffer.from(ts.json.bits, "hex").readDoubleBE();
+    if (!(seconds >= 0 && seconds < 1e11)) yield "KVW-BAT-003";
+  }
+  if (!integer(rank, 0n, 1n << 31n)) yield "KVW-RNK-001";
+  if (!Array.isArray(events)) return yield "KVW-BAT-005";
+  const announced = new Set();
+  for (const event of events.map(named)) {
+    if (typeof event.type !== "string") yield "KVW-EVT-001";
+    if (event.type === "BlockStored" || event.type === "BlockRemoved") {
+      yield* brokenEvent(event);
+      announced.add(event.hash_algo);
+    }
+    if (!count(event.v ?? 1n)) yield "KVW-EVT-018";
+    if ("cache_salt" in event) yield "KVW-EVT-019";
+  }
+  if (announced.size > 1) yield "KVW-HSH-003";
+}
+
+function* brokenEvent(event) {
+  const stored = event.type === "BlockStored";
+  if (!(stored ? STORED : ["block_hashes", "medium"]).every((key) => key in event)) {
+    return yield stored ? "KVW-EVT-005" : "KVW-EVT-006";
+  }
+  const { block_hashes: hashes, parent_block_hash: parent, medium } = event;
+  const chain = Array.isArray(hashes) ? [...hashes, ...(given(parent) ? [parent] : [])] : [""];
+  if (!chain.every((hash) => typeof hash === "bigint")) yield "KVW-EVT-007";
+  else if (stored && new Set(chain.map((hash) => BigInt.asUintN(64, hash))).size < chain.length) yield "KVW-CHN-004";
+  if (medium !== null && (typeof medium !== "string" || medium === "")) yield "KVW-EVT-015";
+  const types = Object.entries(TYPES).filter(([key, type]) => given(event[key]) && typeof event[key] !== type);
+  if (types.length || COUNTS.some((key) => given(event[key]) && !count(event[key]))) yield "KVW-EVT-021";
+  if (stored) yield* brokenTokens(event, Array.isArray(hashes) ? hashes : undefined);
+}
+
+function* brokenTokens(event, hashes) {
+  const { token_ids: tokens, block_size: size, mm_keys: keys } = event;
+  const limit = String(event.hash_algo).endsWith("/u32") ? 1n << 31n : 1n << 32n;
+  const texts = Array.isArray(tokens) ? tokens.filter((token) => typeof token === "string") : [];
+  if (!Array.isArray(tokens) || !tokens.every((token) => typeof token === "string" || integer(token, 0n, limit))) {
+    yield "KVW-EVT-010";
+  } else if (!texts.every(digest)) yield "KVW-EVT-011";
+  else if (!given(keys) && texts.length) yield "KVW-EVT-012";
+  if (!count(size) || size === 0n) yield "KVW-EVT-014";
+  else if (hashes && Array.isArray(tokens) && !(hashes.length && tokens.length === Number(size) * hashes.length)) {
+    yield "KVW-EVT-013";
+  }
+  if (given(keys)) {
+    const lists = Array.isArray(keys) && keys.every(Array.isArray);
+    const right = lists && keys.flat().map(named).every((key) => digest(key.hash) && count(key.start_offset));
+    if (!right || (hashes && keys.length !== hashes.length)) yield "KVW-EVT-012";
+  }
+}
+
+// The projection of a payload, if it begins with a value.
+export function answerWire(_, input) {
+  const found = [];
+  const breaks = [];
+  for (const payload of [input.payload, ...(input.encodings ?? [])]) {
+    const reader = new Reader(Buffer.from(payload, "hex"));
+    try {
+      const value = reader.value();
+      found.push(projectPayload(value));
+      breaks.push(...(reader.at === reader.data.length ? broken(value) : ["KVW-ENV-006"]));
+    } catch (error) {
+      if (error instanceof Truncated) return [{}, ["KVW-ENV-006"]];
+      throw error;
+    }
+  }
+  const odd = found.find((other) => canonical(other) !== canonical(found[0]));
+  return [{ projection: odd ?? found[0] }, breaks.includes("KVW-ENV-006") ? ["KVW-ENV-006"] : breaks];
+}

@@ -1,0 +1,223 @@
+"""What a payload, a message or an endpoint says, and the sentences of the standard that it breaks, by their ids."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from wire import Odd, Pairs, Raw, Reader, canonical, project_payload
+
+Answer = tuple[dict[str, Any], list[str]]
+"""What is expected of a test, and the sentences that its input breaks."""
+
+# --- batch.md, event.md, chain.md ------------------------------------------------------------------------------------
+
+STORED = {"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"}
+TYPES = {"lora_id": int, "lora_name": str, "kv_cache_spec_kind": str, "hash_algo": str}
+COUNTS = ("group_idx", "kv_cache_spec_sliding_window")
+
+
+def integer(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value < high
+
+
+def named(value: Any) -> dict[str, Any]:
+    return {key: inner for key, inner in value if isinstance(key, str)} if isinstance(value, Pairs) else {}
+
+
+def digest(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-fA-F]{64}", value) is not None
+
+
+def everywhere(value: Any) -> Iterator[str]:
+    """What may stand nowhere in a payload."""
+    if isinstance(value, Raw):
+        yield "KVW-ENV-006"
+    elif isinstance(value, Pairs):
+        keys = [key for key, _ in value if isinstance(key, str)]
+        if len(keys) < len(value):
+            yield "KVW-EVT-002"
+        if len(set(keys)) < len(keys):
+            yield "KVW-EVT-003"
+        yield from everywhere([part for pair in value for part in pair])
+    elif isinstance(value, list):
+        for inner in value:
+            yield from everywhere(inner)
+    elif isinstance(value, Odd) and value.kind == "ext":
+        yield "KVW-EVT-004"
+
+
+def broken(payload: Any) -> Iterator[str]:
+    """The sentences that a payload breaks."""
+    yield from everywhere(payload)
+    if type(payload) is not list or len(payload) != 3:
+        yield "KVW-BAT-001"
+        return
+    ts, events, rank = payload
+    if getattr(ts, "kind", "") != "float64":
+        yield "KVW-BAT-002"
+    elif not 0 <= struct.unpack(">d", bytes.fromhex(ts["bits"]))[0] < 1e11:
+        yield "KVW-BAT-003"
+    if not integer(rank, 0, 2**31):
+        yield "KVW-RNK-001"
+    if type(events) is not list:
+        yield "KVW-BAT-005"
+        return
+    announced = set()
+    for pairs in events:
+        event = named(pairs)
+        if not isinstance(event.get("type"), str):
+            yield "KVW-EVT-001"
+        if event.get("type") in ("BlockStored", "BlockRemoved"):
+            yield from broken_event(event)
+            announced.add(event.get("hash_algo"))
+        if not integer(event.get("v", 1), 0, 2**64):
+            yield "KVW-EVT-018"
+        if "cache_salt" in event:
+            yield "KVW-EVT-019"
+    if len(announced) > 1:
+        yield "KVW-HSH-003"
+
+
+def broken_event(event: dict[str, Any]) -> Iterator[str]:
+    stored = event["type"] == "BlockStored"
+    if not (STORED if stored else {"block_hashes", "medium"}) <= set(event):
+        yield "KVW-EVT-005" if stored else "KVW-EVT-006"
+        return
+    hashes, parent, medium = event["block_hashes"], event.get("parent_block_hash"), event["medium"]
+    chain = [*hashes, *([] if parent is None else [parent])] if type(hashes) is list else [""]
+    if not all(integer(value, -(2**63), 2**64) for value in chain):
+        yield "KVW-EVT-007"
+    elif stored and len({value % 2**64 for value in chain}) < len(chain):
+        yield "KVW-CHN-004"
+    if medium is not None and not (isinstance(medium, str) and medium):
+        yield "KVW-EVT-015"
+    fields = [type(event[name]) is kind for name, kind in TYPES.items() if event.get(name) is not None]
+    fields += [integer(event[name], 0, 2**64) for name in COUNTS if event.get(name) is not None]
+    if not all(fields):
+        yield "KVW-EVT-021"
+    if stored:
+        yield from broken_tokens(event, hashes if type(hashes) is list else None)
+
+
+def broken_tokens(event: dict[str, Any], hashes: list[Any] | None) -> Iterator[str]:
+    tokens, size, keys = event["token_ids"], event["block_size"], event.get("mm_keys")
+    limit = 2**31 if str(event.get("hash_algo")).endswith("/u32") else 2**32
+    if type(tokens) is not list or not all(isinstance(token, str) or integer(token, 0, limit) for token in tokens):
+        yield "KVW-EVT-010"
+    elif not all(digest(token) for token in tokens if isinstance(token, str)):
+        yield "KVW-EVT-011"
+    elif keys is None and any(isinstance(token, str) for token in tokens):
+        yield "KVW-EVT-012"
+    if not integer(size, 1, 2**64):
+        yield "KVW-EVT-014"
+    elif hashes is not None and type(tokens) is list and (not hashes or len(tokens) != size * len(hashes)):
+        yield "KVW-EVT-013"
+    if keys is not None:
+        lists = type(keys) is list and all(type(block) is list for block in keys)
+        items = [named(key) for block in keys for key in block] if lists else [{}]
+        right = [digest(item.get("hash")) and integer(item.get("start_offset"), 0, 2**64) for item in items]
+        if not all(right) or (hashes is not None and len(keys) != len(hashes)):
+            yield "KVW-EVT-012"
+
+
+def answer_wire(_: Any, given: dict[str, Any]) -> Answer:
+    """The projection of a payload, if it begins with a value, and the sentences that it breaks."""
+    found, breaks = [], []
+    for payload in [given["payload"], *given.get("encodings", [])]:
+        reader = Reader(bytes.fromhex(payload))
+        try:
+            value = reader.value()
+        except EOFError:
+            return {}, ["KVW-ENV-006"]
+        found.append(project_payload(value))
+        breaks += list(broken(value)) if reader.at == len(reader.data) else ["KVW-ENV-006"]
+    odd = [other for other in found if canonical(other) != canonical(found[0])]
+    return {"projection": (odd or found)[0]}, ["KVW-ENV-006"] if "KVW-ENV-006" in breaks else breaks
+
+
+# --- envelope.md, replay.md, endpoint.md -----------------------------------------------------------------------------
+
+END = b"\xff" * 8
+
+
+def answer_envelope(_: Any, given: dict[str, Any]) -> Answer:
+    frames = list(map(bytes.fromhex, given["frames"]))
+    if len(frames) != 3:
+        return {}, ["KVW-ENV-001"]
+    topic, number, payload = frames
+    faults = {
+        "KVW-ENV-004": topic.decode(errors="ignore").encode() != topic,
+        "KVW-ENV-005": len(number) != 8,
+        "KVW-ENV-006": not payload,
+        "KVW-SEQ-006": number == END,
+    }
+    fields = {"topic": topic.hex(), "sequence": str(int.from_bytes(number, "big")), "payload": payload.hex()}
+    return fields, [name for name, there in faults.items() if there]
+
+
+def answer_replay(_: Any, given: dict[str, Any]) -> Answer:
+    if "frames" in given:
+        frames = list(map(bytes.fromhex, given["frames"]))
+        if len(frames) != 2:
+            return {}, ["KVW-REP-005"]
+        wrong = bool(frames[0]) or len(frames[1]) != 8
+        return {"start": str(int.from_bytes(frames[1], "big"))}, ["KVW-REP-006"] if wrong else []
+    messages = [list(map(bytes.fromhex, message)) for message in given["messages"]]
+    form = {3: "replay-bare", 4: "replay-topic"}.get(len(messages[0])) if messages else None
+    live = {frames[1]: frames for frames in (list(map(bytes.fromhex, message)) for message in given.get("live", []))}
+    numbers, ends, breaks = [], [], []
+    for at, message in enumerate(messages):
+        if len(message) != len(messages[0]) or form is None or message[0] or len(message[-2]) != 8:
+            breaks.append("KVW-REP-001")
+        elif message[-2] == END:
+            ends.append(at)
+            breaks += ["KVW-REP-003"] if any(message[1:-2]) else []
+            breaks += ["KVW-REP-014"] if message[-1] and "end_payload" not in given.get("extensions", []) else []
+        else:
+            numbers.append(int.from_bytes(message[-2], "big"))
+            sent = live.get(message[-2], message[1:])
+            breaks += [] if sent[-len(message) + 1 :] == message[1:] else ["KVW-REP-001"]
+    breaks += ["KVW-REP-003"] if len(ends) > 1 or ends not in ([], [len(messages) - 1]) else []
+    rising = all(low < high for low, high in pairwise(numbers))
+    breaks += [] if rising and min(numbers, default=2**64) >= int(given["start"]) else ["KVW-REP-002"]
+    hole = bool(numbers) and numbers[-1] - numbers[0] >= len(numbers)
+    outcome = "no-end" if not ends else "empty" if not numbers else "hole" if hole else "complete"
+    return {"form": form, "outcome": outcome, "numbers": list(map(str, numbers))}, breaks
+
+
+def answer_endpoint(_: Any, given: dict[str, Any]) -> Answer:
+    rank, world, here = given["rank"], given["world"], given["ranks_per_host"]
+    breaks, bound, ports = [], {}, []
+    for role, endpoint in (("publish", given["endpoint"]), ("replay", given.get("replay"))):
+        if endpoint is None:
+            continue
+        scheme, _, place = endpoint.partition("://")
+        bound[role] = endpoint + (f"_dp{rank}" if rank else "")
+        if not endpoint:
+            breaks.append("KVW-END-008")
+        elif scheme not in ("tcp", "ipc", "inproc") or "://" not in endpoint:
+            breaks.append("KVW-END-007")
+        elif scheme == "ipc":
+            highest = place + (f"_dp{world - 1}" if world > 1 else "")
+            breaks += ["KVW-END-011"] if len(highest.encode()) > 107 else []
+        elif scheme == "tcp":
+            host, colon, text = place.rpartition(":")
+            if not colon or not (text.isascii() and text.isdigit()):
+                breaks.append("KVW-END-004")
+                continue
+            port = int(text)
+            if port > 65535 or (port == 0 and not given.get("ephemeral")):
+                breaks.append("KVW-END-005")
+            elif port + world - 1 > 65535:
+                breaks.append("KVW-END-006")
+            ports.append(port)
+            bound[role] = f"tcp://{host}:{port + rank}"
+    if given["endpoint"] == given.get("replay"):
+        breaks.append("KVW-END-010")
+    elif len(ports) == 2 and abs(ports[0] - ports[1]) < here:
+        breaks.append("KVW-END-009")
+    return {} if breaks else bound, breaks
