@@ -129,6 +129,10 @@ class Driver(Protocol):
     def can(self) -> frozenset[str]:
         """The verbs that the adapter answers."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+
     def hello(self) -> Hello:
         """Ask who the adapter is."""
 

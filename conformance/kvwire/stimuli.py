@@ -1,12 +1,20 @@
 """What the harness did to a publisher, read back from the records of a trace.
 
 A stimulus record's ``event`` is the adapter verb; its ``detail`` holds the request's arguments and the answer's fields
-side by side: ``publish`` → ``batch`` (the projection) and ``accepted``; ``cache`` → ``tokens lora salt mm`` and
+side by side: ``publish`` → ``batch`` (the projection), ``accepted`` and ``blocked_us``; ``burst`` → ``batches`` and for
+each of them ``accepted`` and ``blocked_us``; ``fault`` → ``kind``; ``cache`` → ``tokens lora salt mm`` and
 ``cached_tokens``; ``resident`` → ``hashes``; ``stats`` → its counters. A verb that failed has ``refused``,
 ``unsupported`` or ``error``. A replay request is ``replay-request`` {client, start, kind} and ends with
 ``replay-done`` {client, outcome}; ``replay-behind`` {client, start} is a well-formed request behind a malformed one on
-the same connection, whose end marker shows that the first was read. A wait for a reset to show ends with
-``reset-done`` {outcome}.
+the same connection, whose end marker shows that the first was read. A request under pressure says its ``situation``:
+``together`` with others, ``paused`` on a connection that does not read for a while, ``beyond`` the requests that may
+wait there, ``behind`` them when it reads again, ``beside`` a client that does not read, on one that will be
+``vanishing``, ``after`` that, or ``req`` from a REQ socket; ``connection`` names the first request of its connection,
+``rcvhwm`` the receive high-water mark where it is low. ``replay-resumed`` {connection, paused_s, requests, retained}
+ends a pause; ``replay-load`` {phase, rss, answer_bytes, batches} is the publisher's memory before and under requests
+that nobody reads. ``live-awaited`` {during: nothing | replay | vanished, outcome: seen | bound, offered} ends a wait for a live batch. Other waits end with {outcome:
+seen | bound, after_s, bound_s}: ``reset-done`` for a reset to show, ``tail-done`` for the batch that was offered last.
+``attack`` {attack} stands before what is done to another instance.
 """
 
 from __future__ import annotations
@@ -35,9 +43,10 @@ def succeeded(record: Record, verb: str) -> bool:
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch that the harness offered through ``publish``: the record, its ``ts`` bits, its events and rank.
+    """One batch that was offered through the adapter: the record, its ``ts`` bits, its events and rank.
 
-    ``failed``: the adapter refused it or erred, so that it may not have reached the publisher.
+    ``failed``: the adapter refused it or erred, so that it may not have reached the publisher. ``doomed``: it comes to
+    grief as the harness wanted (``fault``); what it holds is the adapter's. ``blocked_us`` is how long the call took.
     """
 
     record: int
@@ -46,26 +55,45 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     accepted: bool
     rank: int | None = None
     failed: bool = False
+    doomed: bool = False
+    blocked_us: int | None = None
+
+
+OFFERING = frozenset({"publish", "burst", "fault"})
+"""The verbs that offer batches."""
 
 
 def offers(records: Sequence[tuple[int, Record]]) -> tuple[Offer, ...]:
     """Every offered batch of a stream, in order."""
     found: list[Offer] = []
     for index, record in records:
-        if record.source != Source.STIMULUS or record.event != "publish" or "batch" not in record.detail:
+        if record.source != Source.STIMULUS or record.event not in OFFERING:
             continue
-        batch = record.detail["batch"]
-        found.append(
-            Offer(
-                record=index,
-                ts=struct.pack(">d", read_float(batch["ts"])),
-                events=tuple(plain_event(event) for event in batch["events"]),
-                accepted=bool(record.detail.get("accepted", False)),
-                rank=batch.get("data_parallel_rank"),
-                failed=any(failure in record.detail for failure in FAILED),
-            )
-        )
+        detail = record.detail
+        failed = any(failure in detail for failure in FAILED)
+        if record.event == "fault":
+            if not ("refused" in detail or "unsupported" in detail):
+                found.append(Offer(record=index, ts=b"", events=(), accepted=False, failed=failed, doomed=True))
+        elif record.event == "publish" and "batch" in detail:
+            found.append(_offer(index, detail["batch"], detail.get("accepted"), detail.get("blocked_us"), failed))
+        else:
+            batches = detail.get("batches", ())
+            accepted = detail.get("accepted") or [None] * len(batches)
+            blocked = detail.get("blocked_us") or [None] * len(batches)
+            found += [_offer(index, *answer, failed) for answer in zip(batches, accepted, blocked, strict=True)]
     return tuple(found)
+
+
+def _offer(record: int, batch: Mapping[str, Any], accepted: bool | None, blocked: int | None, failed: bool) -> Offer:
+    return Offer(
+        record=record,
+        ts=struct.pack(">d", read_float(batch["ts"])),
+        events=tuple(plain_event(event) for event in batch["events"]),
+        accepted=bool(accepted),
+        rank=batch.get("data_parallel_rank"),
+        failed=failed,
+        blocked_us=blocked,
+    )
 
 
 def same_event(offered: Mapping[str, Any], seen: Event) -> bool:

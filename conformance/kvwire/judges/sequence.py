@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
-import struct
-
-import msgspec
 
 from kvwire.events import Event
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
-from kvwire.stimuli import Offer, offers, recognised, succeeded
+from kvwire.offered import Anchor, Offered, Parts
+from kvwire.stimuli import OFFERING, Offer, offers, succeeded
 from kvwire.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.trace import Record
 from kvwire.verdict import Where
 
-DISTURBING = frozenset({"cache", "reset", "fault", "start", "stop"})
+DISTURBING = frozenset({"cache", "reset", "start", "stop"})
 """Stimuli that may cause batches which were not offered, or after which numbers begin anew."""
 NEVER = 2**63
 """Later than every record."""
-
-
-class _Anchor(msgspec.Struct, frozen=True):
-    """An offer that was found on the wire: its position among the offers, and where it is."""
-
-    position: int
-    offer: Offer
-    life: int
-    batch: Batch
 
 
 class Sequence(Area):
@@ -39,6 +27,8 @@ class Sequence(Area):
         super().__init__(context)
         self.records: dict[int, Record] = {}
         self.stimuli: list[tuple[int, Record]] = []
+        self.tails: list[int] = []
+        """Records at which the batch that was offered last had not come within its bound."""
         self.restarts: list[int] = []
         self.disturbed: list[int] = []
         """Records of stimuli across which numbers and offers are not compared."""
@@ -49,8 +39,10 @@ class Sequence(Area):
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live:
             self.records[index] = record
-        elif record.event == "publish":
+        elif record.event in OFFERING:
             self.stimuli.append((index, record))
+        elif record.event == "tail-done" and record.detail.get("outcome") == "bound":
+            self.tails.append(index)
         elif succeeded(record, "restart"):
             self.restarts.append(index)
             self.disturbed.append(index)
@@ -78,15 +70,14 @@ class Sequence(Area):
             self.zero_again(restart, later)
         if not self.lives:
             return
-        offered = offers(self.stimuli)
-        found = self._find(offered)
-        anchors = [_Anchor(position, offered[position], *places[0]) for position, places in found.items()]
-        if any(len(places) > 1 for places in found.values()):
+        offered = Offered(offers(self.stimuli), self.lives, self.disturbed)
+        if offered.splits:
             self.open("KVW-SEQ-002", "the publisher sends one offered batch as several")
         else:
-            for earlier, later_one in itertools.pairwise(anchors):
+            for earlier, later_one in offered.pairs():
                 self.one_by_one(earlier, later_one, offered)
-        self._losses(offered, anchors)
+            self.whole_batches(*offered.shed())
+        self._losses(offered)
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -222,98 +213,17 @@ class Sequence(Area):
 
     # what was offered
 
-    def _find(self, offered: tuple[Offer, ...]) -> dict[int, list[tuple[int, Batch]]]:
-        """For each offer that was found, by its position: life and batches that carry it, by ``ts``, else by events.
-
-        A publisher may stamp batches anew, and may send one offered batch as several. What has the ``ts`` of no offer
-        is compared by its events, in order, between the neighbours that are known.
-        """
-        stamps: dict[bytes, tuple[int, Batch]] = {}
-        free: dict[tuple[int, int], Batch] = {}
-        for life in self.lives:
-            for batch in life.batches:
-                free[life.index, batch.number] = batch
-                if batch.reading.ts is not None:
-                    stamps.setdefault(struct.pack(">d", batch.reading.ts), (life.index, batch))
-        found = {at: [stamps[offer.ts]] for at, offer in enumerate(offered) if offer.ts in stamps}
-        for places in found.values():
-            free.pop((places[0][0], places[0][1].number), None)
-        ceilings = {at: (places[0][0], places[0][1].number) for at, places in found.items()}
-        floor = (-1, -1)
-        for at, offer in enumerate(offered):
-            if at not in found:
-                ceiling = next((ceilings[later] for later in range(at, len(offered)) if later in ceilings), None)
-                places = self._by_events(offer, free, floor, ceiling)
-                if places:
-                    found[at] = places
-            if at in found:
-                place = found[at][-1]
-                floor = max(floor, (place[0], place[1].number))
-        return dict(sorted(found.items()))
-
-    def _by_events(
-        self,
-        offer: Offer,
-        free: dict[tuple[int, int], Batch],
-        floor: tuple[int, int],
-        ceiling: tuple[int, int] | None,
-    ) -> list[tuple[int, Batch]]:
-        """The first free batches, in order, between two places and seen after the offer, that hold its events.
-
-        They are used up.
-        """
-        wanted = list(offer.events)
-        taken: list[tuple[int, Batch]] = []
-        for place, batch in free.items():
-            seen = batch.reading.events
-            if not floor < place < (ceiling or (len(self.lives), 0)) or batch.record < offer.record:
-                continue
-            if bool(seen) != bool(offer.events) or len(seen) > len(wanted):
-                continue
-            if all(recognised(event, got) for event, got in zip(wanted, seen, strict=False)):
-                taken.append((place[0], batch))
-                del wanted[: len(seen)]
-                if not wanted:
-                    break
-        if wanted:
-            return []
-        for life, batch in taken:
-            del free[life, batch.number]
-        return taken
-
-    def _undisturbed(self, earlier: _Anchor, later: _Anchor, offered: tuple[Offer, ...]) -> bool:
-        """Whether nothing but offers came between two offers, in one life that is known to be one."""
-        if earlier.life != later.life:
-            return False
-        if any(earlier.offer.record < record < later.offer.record for record in self.disturbed):
-            return False
-        if any(earlier.batch.number < seam <= later.batch.number for seam in self.lives[earlier.life].seams):
-            return False
-        return not any(offer.failed for offer in offered[earlier.position + 1 : later.position])
-
-    def _between(self, earlier: _Anchor, later: _Anchor) -> tuple[int, int, int]:
-        """Between two offers: how many others were offered, how many other batches were seen, how many are missing."""
-        batches = self.lives[earlier.life].batches
-        first, last = (
-            bisect.bisect_left(batches, anchor.batch.number, key=lambda batch: batch.number)
-            for anchor in (earlier, later)
-        )
-        seen = max(0, last - first - 1)
-        missing = max(0, later.batch.number - earlier.batch.number - 1 - seen)
-        return later.position - earlier.position - 1, seen, missing
-
     @judge("KVW-SEQ-002")
-    def one_by_one(self, earlier: _Anchor, later: _Anchor, offered: tuple[Offer, ...]) -> None:
+    def one_by_one(self, earlier: Anchor, later: Anchor, offered: Offered) -> None:
         """KVW-SEQ-002: A publisher MUST raise the sequence number by exactly one for every batch offered for
         publication, including batches that it then drops.
 
         Between two offers that were found, each other offer has a number of its own, seen or missing, and each missing
-        number is an offer's, unless the publisher makes batches of its own, such as heartbeats. An adapter that splits
-        an offer leaves it open; one that failed may have reached the publisher or not.
+        number is an offer's, unless the publisher makes batches of its own, such as heartbeats. A batch that cannot be
+        encoded takes a number too. An adapter that splits an offer leaves it open; one that failed may have reached the
+        publisher or not.
         """
-        if not self._undisturbed(earlier, later, offered):
-            return
-        others, seen, missing = self._between(earlier, later)
+        others, seen, missing = offered.between(earlier, later)
         heartbeats = self.context.statement.bounds.heartbeat_s is not None or (not others and seen)
         rises = later.batch.number > earlier.batch.number
         if rises and others <= missing + seen and (missing <= others or heartbeats):
@@ -328,40 +238,69 @@ class Sequence(Area):
             at_batch(later.batch),
         )
 
+    @judge("KVW-SEQ-010")
+    def whole_batches(self, whole: list[Offer], parts: list[Parts]) -> None:
+        """KVW-SEQ-010: A publisher that sheds load MUST shed whole batches, never single events of a batch.
+
+        Events that stand in one offer only tell. A batch of several that was shed leaves none of them anywhere.
+        """
+        self.saw("KVW-SEQ-010", len(whole))
+        for part in parts:
+            self.broke(
+                "KVW-SEQ-010",
+                f"all {len(part.offer.events)} events of an offered batch, or none",
+                f"{part.seen} of them, in number {part.batch.number}",
+                at_batch(part.batch),
+            )
+
     # what was lost
 
-    def _losses(self, offered: tuple[Offer, ...], anchors: list[_Anchor]) -> None:
-        found = {anchor.position: anchor for anchor in anchors}
-        before: _Anchor | None = None
-        begun = 0
-        for position, offer in enumerate(offered):
-            if any(offered[begun].record < restart < offer.record for restart in self.restarts):
-                begun, before = position, None
+    def _losses(self, offered: Offered) -> None:
+        found = {anchor.position: anchor for anchor in offered.anchors}
+        later = sorted(found)
+        out = self._out_of_queue(offered, found)
+        before: Anchor | None = None
+        waiting: list[int] = []
+        """When earlier offers of this life had left the queue at the latest, those that may be in it."""
+        for position, offer in enumerate(offered.offers):
+            if position and any(offered.offers[position - 1].record < at < offer.record for at in self.restarts):
+                waiting, before = [], None
+            waiting = [record for record in waiting if record > offer.record]
             if offer.accepted and position in found:
                 self.saw("KVW-SEQ-009")
             elif offer.accepted:
-                after = next((anchor for anchor in anchors if anchor.position > position), None)
-                waiting = sum(
-                    earlier not in found or found[earlier].batch.record > offer.record
-                    for earlier in range(begun, position)
-                )
-                self.nothing_lost(offer, before, after, waiting)
+                after = next((found[at] for at in later if at > position), None)
+                self.nothing_lost(offer, before, after, len(waiting), offered)
+            waiting.append(out[position])
             before = found.get(position, before)
 
+    @staticmethod
+    def _out_of_queue(offered: Offered, found: dict[int, Anchor]) -> list[int]:
+        """For each offer the record at which it or a later one was seen: a queue keeps its order."""
+        out = [NEVER] * (len(offered.offers) + 1)
+        for position in range(len(offered.offers) - 1, -1, -1):
+            seen = found[position].batch.record if position in found else NEVER
+            out[position] = min(seen, out[position + 1])
+        return out
+
     @judge("KVW-SEQ-009")
-    def nothing_lost(self, offer: Offer, before: _Anchor | None, after: _Anchor | None, waiting: int) -> None:
+    def nothing_lost(
+        self, offer: Offer, before: Anchor | None, after: Anchor | None, waiting: int, offered: Offered
+    ) -> None:
         """KVW-SEQ-009: A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
         capacity and that it could encode.
 
         Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
-        lacks too; any other missing batch stays open. At most so many batches waited as were offered and not seen yet.
+        lacks too, or, where nothing came after it, what did not come within the bound that the harness waited, nor by
+        replay after that; any other missing batch stays open. At most so many batches waited as were offered and not
+        seen yet.
         """
         queue = self.context.statement.queue or 1
         if waiting >= queue:
             self.open("KVW-SEQ-009", f"an accepted batch was not seen; {waiting} others may have filled the queue")
-        elif after is None or (before is not None and before.life != after.life):
+        elif after is not None and before is not None and before.life != after.life:
             self.open("KVW-SEQ-009", "an accepted batch was not seen, and no later one of its life")
-        elif (how := self._lost(before, after)) is None:
+        elif (how := self._never(offer) if after is None else self._lost(before, after, offered)) is None:
             self.open("KVW-SEQ-009", "an accepted batch was not seen, and no complete replay answer tells why")
         else:
             self.broke(
@@ -371,11 +310,11 @@ class Sequence(Area):
                 Where(record=offer.record),
             )
 
-    def _lost(self, before: _Anchor | None, after: _Anchor) -> str | None:
+    def _lost(self, before: Anchor | None, after: Anchor, offered: Offered) -> str | None:
         """How it is known that nothing else came between two offers; None when it is not."""
         life = self.lives[after.life]
         first = life.batches[0].number if before is None else before.batch.number
-        if before is not None and not self._between(before, after)[2]:
+        if before is not None and not offered.between(before, after)[2]:
             return f"numbers {first} and {after.batch.number} leave no room for it"
         for answer in self.context.timeline.answers:
             if answer.incarnation != after.life or not answer.ended or not answer.numbers:
@@ -384,3 +323,13 @@ class Sequence(Area):
             if whole and after.batch.number in answer.numbers:
                 return f"the live streams and a complete replay answer of {len(answer.numbers)} batches lack it"
         return None
+
+    def _never(self, offer: Offer) -> str | None:
+        """How it is known that an offer after which nothing came is lost; None when it is not."""
+        waited = next((tail for tail in self.tails if tail > offer.record), None)
+        if waited is None or any(offer.record < restart < waited for restart in self.restarts):
+            return None
+        asked = any(answer.request > waited for answer in self.context.timeline.answers)
+        if self.context.stream.replay is not None and not asked:
+            return None
+        return "nothing came within the bound that it was waited for" + (", nor by replay after that" if asked else "")

@@ -43,22 +43,35 @@ class _Node:
 
 
 class Offers:
-    """Makes prompts and batches; knows what the offered batches left resident."""
+    """Makes prompts and batches; knows what the offered batches left resident. Tokens are of ``vocabulary``."""
 
-    def __init__(self, seed: int, algorithm: str | None, block_size: int, rank: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        algorithm: str | None,
+        block_size: int,
+        rank: int,
+        vocabulary: range = range(VOCABULARY),
+    ) -> None:
         self.random = random.Random(seed)
         self.algorithm = ALGORITHMS.get(algorithm or FALLBACK, ALGORITHMS[FALLBACK])
         self.block_size = block_size
         self.rank = rank
+        self.vocabulary = vocabulary
         self._nodes: list[_Node] = []
         self._gone: list[_Node] = []
         self._ts = 0.0
 
     def tokens(self, blocks: int, extra: int = 0) -> list[int]:
         """Fresh tokens: so many whole blocks, and some more."""
-        return [self.random.randrange(VOCABULARY) for _ in range(blocks * self.block_size + extra)]
+        return [self.random.choice(self.vocabulary) for _ in range(blocks * self.block_size + extra)]
 
     # batches
+
+    @property
+    def stamp(self) -> float:
+        """The ``ts`` of the newest batch."""
+        return self._ts
 
     def batch(self, *events: Event) -> dict[str, Any]:
         """The projection of a batch of these events, stamped now and later than every one before."""
