@@ -55,9 +55,11 @@ class Offered:
     def pairs(self) -> Iterator[tuple[Anchor, Anchor]]:
         """Each two offers that were found one after the other, and between which nothing but offers came.
 
-        They are of one life that is known to be one.
+        They are of one life that is known to be one. An empty batch that was stamped anew cannot be told from another
+        empty one, a heartbeat say, and is not counted from.
         """
-        for earlier, later in itertools.pairwise(self.anchors):
+        sure = [anchor for anchor in self.anchors if anchor.offer.events or _stamped(anchor)]
+        for earlier, later in itertools.pairwise(sure):
             if self._undisturbed(earlier, later):
                 yield earlier, later
 
@@ -178,6 +180,11 @@ class Offered:
         first, last = self.anchors[at - 1].batch.number, self.anchors[at].batch.number
         gaps = [gap for gap in self.lives[self.anchors[at].life].gaps if first < gap.first and gap.last < last]
         return bool(gaps) and all(gap.attribution is Attribution.PUBLISHER for gap in gaps)
+
+
+def _stamped(anchor: Anchor) -> bool:
+    ts = anchor.batch.reading.ts
+    return ts is not None and struct.pack(">d", ts) == anchor.offer.ts
 
 
 def _key(event: Mapping[str, Any]) -> Hashable:
