@@ -101,3 +101,93 @@ export function answerWire(_, input) {
   const odd = found.find((other) => canonical(other) !== canonical(found[0]));
   return [{ projection: odd ?? found[0] }, breaks.includes("KVW-ENV-006") ? ["KVW-ENV-006"] : breaks];
 }
+
+const bytes = (frames) => frames.map((frame) => Buffer.from(frame, "hex"));
+const END = Buffer.alloc(8, 0xff);
+
+export function answerEnvelope(_, input) {
+  const frames = bytes(input.frames);
+  if (frames.length !== 3) return [{}, ["KVW-ENV-001"]];
+  const [topic, number, payload] = frames;
+  const breaks = [];
+  if (!Buffer.from(topic.toString()).equals(topic)) breaks.push("KVW-ENV-004");
+  if (number.length !== 8) breaks.push("KVW-ENV-005");
+  if (payload.length === 0) breaks.push("KVW-ENV-006");
+  if (number.equals(END)) breaks.push("KVW-SEQ-006");
+  const sequence = number.length === 8 ? String(number.readBigUInt64BE()) : "";
+  return [{ topic: topic.toString("hex"), sequence, payload: payload.toString("hex") }, breaks];
+}
+
+export function answerReplay(_, input) {
+  if (input.frames) {
+    const [delimiter, start, ...more] = bytes(input.frames);
+    if (!start || more.length) return [{}, ["KVW-REP-005"]];
+    if (delimiter.length || start.length !== 8) return [{}, ["KVW-REP-006"]];
+    return [{ start: String(start.readBigUInt64BE()) }, []];
+  }
+  const messages = input.messages.map(bytes);
+  const bare = messages.length > 0 && messages.every((frames) => frames.length === 3);
+  const live = new Map((input.live ?? []).map((frames) => [frames[1], frames]));
+  const breaks = bare ? ["KVW-REP-001", "KVW-REP-003"] : [];
+  const numbers = [];
+  const ends = [];
+  messages.forEach((frames, at) => {
+    const [delimiter, topic, number, payload] = bare ? [frames[0], Buffer.alloc(0), frames[1], frames[2]] : frames;
+    if (frames.length !== (bare ? 3 : 4) || delimiter.length || number.length !== 8) breaks.push("KVW-REP-001");
+    else if (number.equals(END)) {
+      ends.push(at);
+      if (topic.length) breaks.push("KVW-REP-003");
+      if (payload.length && !input.extensions?.includes("end_payload")) breaks.push("KVW-REP-014");
+      else if (payload.length && !twoNumbers(payload)) breaks.push("KVW-REP-015");
+    } else {
+      const sent = live.get(number.toString("hex"));
+      numbers.push(number.readBigUInt64BE());
+      if (sent && String(sent.slice(bare ? 1 : 0)) !== String(input.messages[at].slice(1))) breaks.push("KVW-REP-001");
+    }
+  });
+  if (ends.length > 1 || (ends.length && ends[0] !== messages.length - 1)) breaks.push("KVW-REP-003");
+  const rising = numbers.every((number, at) => number > (at ? numbers[at - 1] : BigInt(input.start) - 1n));
+  if (!rising) breaks.push("KVW-REP-002");
+  const hole = numbers.length > 0 && numbers.at(-1) - numbers[0] >= BigInt(numbers.length);
+  const outcome = ends.length ? (numbers.length ? (hole ? "hole" : "complete") : "empty") : "no-end";
+  return [{ form: bare ? "replay-bare" : "replay-topic", outcome, numbers: numbers.map(String) }, breaks];
+}
+
+function twoNumbers(payload) {
+  const value = new Reader(payload).value();
+  return Array.isArray(value) && value.length === 2 && value.every(count);
+}
+
+export function answerEndpoint(_, input) {
+  const { rank, world } = input;
+  const answer = { names: [] };
+  const breaks = [];
+  const ports = [];
+  const refuse = (id, ...endpoints) => {
+    breaks.push(id);
+    answer.names.push(...endpoints);
+  };
+  for (const [role, endpoint] of [["publish", input.endpoint], ["replay", input.replay]]) {
+    if (endpoint === undefined) continue;
+    const [, scheme, place] = /^([^:]*):\/\/(.*)$/s.exec(endpoint) ?? [];
+    const [, host, digits] = /^(.*):([0-9]+)$/s.exec(place ?? "") ?? [];
+    const suffix = (index) => (index ? `_dp${index}` : "");
+    answer[role] = endpoint + suffix(rank);
+    if (endpoint === "") refuse("KVW-END-008", endpoint);
+    else if (!["tcp", "ipc", "inproc"].includes(scheme)) refuse("KVW-END-007", endpoint);
+    else if (scheme === "ipc" && Buffer.byteLength(place + suffix(world - 1)) > 107) refuse("KVW-END-011", endpoint);
+    else if (scheme === "tcp" && digits === undefined) refuse("KVW-END-004", endpoint);
+    else if (scheme === "tcp") {
+      const port = Number(digits);
+      if (port > 65535 || (port === 0 && !input.ephemeral)) refuse("KVW-END-005", endpoint);
+      else if (port + world - 1 > 65535) refuse("KVW-END-006", endpoint);
+      ports.push(port);
+      answer[role] = `tcp://${host}:${port + rank}`;
+    }
+  }
+  if (input.endpoint === input.replay) refuse("KVW-END-010", input.endpoint);
+  else if (ports.length === 2 && Math.abs(ports[0] - ports[1]) < input.ranks_per_host) {
+    refuse("KVW-END-009", input.endpoint, input.replay);
+  }
+  return [answer, breaks];
+}

@@ -6,12 +6,18 @@ import { Skipped, answer as answerHash } from "./hashing.mjs";
 import * as rules from "./rules.mjs";
 import { canonical } from "./wire.mjs";
 
-const ANSWERS = { hash: answerHash, wire: rules.answerWire };
+const ANSWERS = {
+  hash: answerHash,
+  wire: rules.answerWire,
+  envelope: rules.answerEnvelope,
+  replay: rules.answerReplay,
+  endpoint: rules.answerEndpoint,
+};
 
 // What is wrong with a test, or nothing.
 function verifyTest(kind, group, { input, expected, result = "valid", requirements = [] }) {
   const [answer, breaks] = ANSWERS[kind](group, input);
-  const leftOut = ["fault", "layer", "also", "names", ...(kind === "wire" ? ["form"] : [])];
+  const leftOut = ["fault", "layer", "also", ...(kind === "wire" ? ["form"] : [])];
   const names = Object.keys(expected).filter((name) => !leftOut.includes(name));
   const wanted = canonical(Object.fromEntries(names.map((name) => [name, expected[name]])));
   const got = canonical(Object.fromEntries(names.map((name) => [name, answer[name]])));
@@ -29,9 +35,9 @@ function verifyFile(listed, data) {
   };
   const digest = createHash("sha256").update(data).digest("hex");
   if (digest !== listed.sha256) fail("sha256", `expected ${listed.sha256}, got ${digest}`);
+  const kind = listed.schema.split("/")[2];
+  if (!(kind in ANSWERS)) return { ...count, "skipped (sha256 only)": listed.count };
   const file = JSON.parse(data);
-  const kind = file.schema.split("/")[2];
-  if (!(kind in ANSWERS)) return { ...count, "sha256 only": "" };
   const known = (file.answers ?? []).map((test) => ({ algorithm: test.algorithm, tests: [{ ...test, input: test }] }));
   const tests = (file.groups ?? known).flatMap((group) => group.tests.map((test) => [group, test]));
   const ids = tests.map(([, test]) => test.id);
@@ -56,7 +62,7 @@ const folder = process.argv[2];
 let failures = 0;
 for (const listed of JSON.parse(readFileSync(join(folder, "MANIFEST.json"))).files) {
   const count = verifyFile(listed, readFileSync(join(folder, listed.path)));
-  const words = Object.entries(count).map(([what, number]) => `${number} ${what}`.trim());
+  const words = Object.entries(count).map(([what, number]) => `${number} ${what}`);
   console.log(`${listed.path}: ${words.join(", ")}`);
   failures += count.failed;
 }

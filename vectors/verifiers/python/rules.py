@@ -167,16 +167,19 @@ def answer_replay(_: Any, given: dict[str, Any]) -> Answer:
         wrong = bool(frames[0]) or len(frames[1]) != 8
         return {"start": str(int.from_bytes(frames[1], "big"))}, ["KVW-REP-006"] if wrong else []
     messages = [list(map(bytes.fromhex, message)) for message in given["messages"]]
-    form = {3: "replay-bare", 4: "replay-topic"}.get(len(messages[0])) if messages else None
+    bare = bool(messages) and all(len(message) == 3 for message in messages)
     live = {frames[1]: frames for frames in (list(map(bytes.fromhex, message)) for message in given.get("live", []))}
-    numbers, ends, breaks = [], [], []
+    numbers, ends, breaks = [], [], ["KVW-REP-001", "KVW-REP-003"] if bare else []
     for at, message in enumerate(messages):
-        if len(message) != len(messages[0]) or form is None or message[0] or len(message[-2]) != 8:
+        if len(message) != (3 if bare else 4) or message[0] or len(message[-2]) != 8:
             breaks.append("KVW-REP-001")
         elif message[-2] == END:
             ends.append(at)
             breaks += ["KVW-REP-003"] if any(message[1:-2]) else []
-            breaks += ["KVW-REP-014"] if message[-1] and "end_payload" not in given.get("extensions", []) else []
+            if message[-1] and "end_payload" not in given.get("extensions", []):
+                breaks.append("KVW-REP-014")
+            elif message[-1] and not two_numbers(message[-1]):
+                breaks.append("KVW-REP-015")
         else:
             numbers.append(int.from_bytes(message[-2], "big"))
             sent = live.get(message[-2], message[1:])
@@ -186,38 +189,43 @@ def answer_replay(_: Any, given: dict[str, Any]) -> Answer:
     breaks += [] if rising and min(numbers, default=2**64) >= int(given["start"]) else ["KVW-REP-002"]
     hole = bool(numbers) and numbers[-1] - numbers[0] >= len(numbers)
     outcome = "no-end" if not ends else "empty" if not numbers else "hole" if hole else "complete"
+    form = "replay-bare" if bare else "replay-topic"
     return {"form": form, "outcome": outcome, "numbers": list(map(str, numbers))}, breaks
+
+
+def two_numbers(payload: bytes) -> bool:
+    value = Reader(payload).value()
+    return type(value) is list and len(value) == 2 and all(integer(number, 0, 2**64) for number in value)
 
 
 def answer_endpoint(_: Any, given: dict[str, Any]) -> Answer:
     rank, world, here = given["rank"], given["world"], given["ranks_per_host"]
-    breaks, bound, ports = [], {}, []
-    for role, endpoint in (("publish", given["endpoint"]), ("replay", given.get("replay"))):
+    replay, bound, ports, faults = given.get("replay"), {}, [], []
+    for role, endpoint in (("publish", given["endpoint"]), ("replay", replay)):
         if endpoint is None:
             continue
-        scheme, _, place = endpoint.partition("://")
-        bound[role] = endpoint + (f"_dp{rank}" if rank else "")
+        scheme, separator, place = endpoint.partition("://")
+        host, colon, digits = place.rpartition(":")
+        suffix, highest = (f"_dp{index}" if index else "" for index in (rank, world - 1))
+        bound[role] = endpoint + suffix
         if not endpoint:
-            breaks.append("KVW-END-008")
-        elif scheme not in ("tcp", "ipc", "inproc") or "://" not in endpoint:
-            breaks.append("KVW-END-007")
-        elif scheme == "ipc":
-            highest = place + (f"_dp{world - 1}" if world > 1 else "")
-            breaks += ["KVW-END-011"] if len(highest.encode()) > 107 else []
+            faults.append(("KVW-END-008", endpoint))
+        elif not separator or scheme not in ("tcp", "ipc", "inproc"):
+            faults.append(("KVW-END-007", endpoint))
+        elif scheme == "ipc" and len((place + highest).encode()) > 107:
+            faults.append(("KVW-END-011", endpoint))
+        elif scheme == "tcp" and not (colon and digits.isascii() and digits.isdigit()):
+            faults.append(("KVW-END-004", endpoint))
         elif scheme == "tcp":
-            host, colon, text = place.rpartition(":")
-            if not colon or not (text.isascii() and text.isdigit()):
-                breaks.append("KVW-END-004")
-                continue
-            port = int(text)
-            if port > 65535 or (port == 0 and not given.get("ephemeral")):
-                breaks.append("KVW-END-005")
+            port = int(digits)
+            if not 1 <= port <= 65535 and not (port == 0 and given.get("ephemeral")):
+                faults.append(("KVW-END-005", endpoint))
             elif port + world - 1 > 65535:
-                breaks.append("KVW-END-006")
+                faults.append(("KVW-END-006", endpoint))
             ports.append(port)
             bound[role] = f"tcp://{host}:{port + rank}"
-    if given["endpoint"] == given.get("replay"):
-        breaks.append("KVW-END-010")
+    if given["endpoint"] == replay:
+        faults.append(("KVW-END-010", replay))
     elif len(ports) == 2 and abs(ports[0] - ports[1]) < here:
-        breaks.append("KVW-END-009")
-    return {} if breaks else bound, breaks
+        faults += [("KVW-END-009", given["endpoint"]), ("KVW-END-009", replay)]
+    return {**bound, "names": [endpoint for _, endpoint in faults]}, [name for name, _ in faults]
