@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kvwire.peers import answers, engines, frames, payloads
+from kvwire.peers import answers, engines, frames, payloads, shedding
 from kvwire.peers.adapter import Peer, chosen, options, serve
 from kvwire.trace import ControlLevel
 
@@ -41,6 +41,10 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "goes-on-after-restart": {"make_publisher": frames.GoesOnAfterRestart},
     "no-leading-clear": {"make_publisher": frames.without_clear},
     "loses-every-third": {"make_publisher": frames.Loses},
+    "numbers-what-it-keeps": {"make_publisher": shedding.NumbersWhatItKeeps},
+    "numbers-what-it-encodes": {"make_publisher": shedding.NumbersWhatItEncodes},
+    "stalls-after-a-failure": {"make_publisher": shedding.StallsAfterAFailure},
+    "sheds-single-events": {"make_publisher": shedding.ShedsSingleEvents},
     "batch-of-two": {"make_publisher": payloads.BatchOfTwo},
     "integer-ts": {"make_publisher": payloads.IntegerTs},
     "nan-ts": {"make_publisher": payloads.NanTs},
