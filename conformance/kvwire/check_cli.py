@@ -100,7 +100,7 @@ def check(
     quick: bool,
     thorough: bool,
 ) -> int:
-    r"""Check a publisher: attack TARGET and say, sentence by sentence, what holds.
+    """Check a publisher: attack TARGET and say, sentence by sentence, what holds.
 
     \b
     reference:                      the reference publisher (the default)
@@ -114,7 +114,7 @@ def check(
     \b
     Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive (something that the
     profile wants shown was not), 4 error (the target was not reached, or the harness failed), 130 interrupted.
-    """
+    """  # noqa: D301 - click reads the \b
     wanted = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
     try:
         place = parse(target)

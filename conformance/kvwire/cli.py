@@ -23,7 +23,7 @@ from kvwire.verdict import Exit
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("kvwire"), prog_name="kvwire")
 def main() -> None:
-    r"""Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
+    """Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
 
     \b
     kvwire check                                  the reference publisher
@@ -32,7 +32,7 @@ def main() -> None:
     kvwire explain KVW-SEQ-004                    one sentence, and what decides it
 
     Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive, 4 error, 130 interrupted.
-    """
+    """  # noqa: D301 - click reads the \b
 
 
 @main.command("list")
