@@ -24,7 +24,6 @@ from kvwire.vectors.model import EDITION
 BY_HAND = (known.PATH,)
 """Data files that hold facts from elsewhere and are not generated."""
 GENERATORS = (wire_vectors, envelope_vectors, replay_vectors, endpoint_vectors)
-EDITION_FILE = "EDITION"
 SHOWN = 100
 
 
@@ -55,7 +54,7 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
     problems += known.problems(hand[known.PATH], hashes)
     listing = write_manifest(manifest.build({**data, **hand}))
     extra = {
-        EDITION_FILE: f"{EDITION}\n".encode(),
+        manifest.EDITION_FILE: f"{EDITION}\n".encode(),
         identities.NAME: identities.write(entries).encode(),
         manifest.NAME: listing,
         coverage.NAME: coverage.write(hashes.values()).encode(),

@@ -11,6 +11,7 @@ import msgspec
 from kvwire.vectors.model import EDITION, MANIFEST_SCHEMA, Listed, Manifest
 
 NAME = "MANIFEST.json"
+EDITION_FILE = "EDITION"
 
 
 class _Head(msgspec.Struct, kw_only=True):

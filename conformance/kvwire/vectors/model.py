@@ -239,7 +239,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """``MANIFEST.json``: every data file of an edition; ``count`` is the number of ids. The list is part of the promise."""
+    """``MANIFEST.json``: every data file of an edition; ``count`` is the number of ids."""
 
     schema: str
     spec_edition: str

@@ -1,4 +1,5 @@
-// The hash functions of the standard, from its text (hashing.md). Standard library only.
+// Verify a folder of vectors: go run *.go FOLDER. Standard library only.
+// This file: the hash functions of the standard, from its text (hashing.md).
 package main
 
 import (
@@ -8,8 +9,7 @@ import (
 	"strings"
 )
 
-// What must be refused, by the name of its fault, and what this program has no function for.
-type refused string
+// What this program has no function for.
 type skipped string
 
 // A token is an id, or the digest of a multimodal item.
@@ -18,7 +18,7 @@ type token struct {
 	digest []byte
 }
 
-// A block has a hash, and a key if its function makes keys.
+// A block has a hash, and a key if its hash is taken from one.
 type block struct {
 	hash uint64
 	key  []byte
@@ -29,7 +29,7 @@ type mmKey struct {
 	offset uint64
 }
 
-// What a chain is made of, as the input of a vector names it. What is not given is nil, and the empty parent key is none.
+// What a chain is made of, as the input of a vector names it. What is not given is nil.
 type scope struct {
 	parent, lora, salt *uint64
 	parentKey          []byte
@@ -58,25 +58,27 @@ func step64(x, s uint64) uint64 {
 	return s ^ (v + 0x9e3779b9 + s<<6 + s>>2)
 }
 
-func v1Block(tokens []token, parent uint64, lora, salt *uint64, extra []uint64, mm []mmKey, wrap bool) uint64 {
+func (given scope) v1(index, at int, tokens []token, parent uint64, wrap bool) uint64 {
 	s := uint64(len(tokens)) ^ parent*0xbf58476d1ce4e5b9
-	if parent == 0 && salt != nil {
-		s = step64(*salt, s)
+	if parent == 0 && given.salt != nil {
+		s = step64(*given.salt, s)
 	}
 	for i, t := range tokens {
 		s = step32(t.id, s, wrap)
-		if extra != nil {
-			s = step64(extra[i], s)
+		if given.extra != nil {
+			s = step64(given.extra[at+i], s)
 		}
 	}
-	if lora != nil {
-		s = step64(*lora, s)
+	if given.lora != nil {
+		s = step64(*given.lora, s)
 	}
-	for _, key := range mm {
-		for at := 0; at < 32; at += 4 {
-			s = step32(uint64(binary.LittleEndian.Uint32(key.digest[at:])), s, wrap)
+	if given.mm != nil {
+		for _, key := range given.mm[index] {
+			for word := 0; word < 32; word += 4 {
+				s = step32(uint64(binary.LittleEndian.Uint32(key.digest[word:])), s, wrap)
+			}
+			s = step64(key.offset, s)
 		}
-		s = step64(key.offset, s)
 	}
 	return s
 }
@@ -120,18 +122,14 @@ func blockKey(parent []byte, tokens []token, width int) []byte {
 // The values of vLLM's blocks: nil, uint64, []byte, string, []any.
 func cbor(value any) []byte {
 	head := func(major byte, n uint64) []byte {
-		big := binary.BigEndian.AppendUint64(nil, n)
-		switch {
-		case n < 24:
+		if n < 24 {
 			return []byte{major | byte(n)}
-		case n < 1<<8:
-			return append([]byte{major | 24}, big[7:]...)
-		case n < 1<<16:
-			return append([]byte{major | 25}, big[6:]...)
-		case n < 1<<32:
-			return append([]byte{major | 26}, big[4:]...)
 		}
-		return append([]byte{major | 27}, big...)
+		size, code := 1, byte(24)
+		for size < 8 && n>>(8*size) > 0 {
+			size, code = size*2, code+1
+		}
+		return append([]byte{major | code}, binary.BigEndian.AppendUint64(nil, n)[8-size:]...)
 	}
 	switch v := value.(type) {
 	case uint64:
@@ -231,14 +229,7 @@ func chain(label string, width int, given scope, blocks [][]token) (found []bloc
 		}
 		made := block{key: key}
 		if !keyed {
-			extra, mm := given.extra, []mmKey(nil)
-			if extra != nil {
-				extra = extra[at : at+len(tokens)]
-			}
-			if given.mm != nil {
-				mm = given.mm[index]
-			}
-			made = block{hash: v1Block(tokens, hash, given.lora, given.salt, extra, mm, !strings.HasSuffix(label, "/no-wrap"))}
+			made = block{hash: given.v1(index, at, tokens, hash, !strings.HasSuffix(label, "/no-wrap"))}
 		} else if vllm || strings.HasPrefix(label, "v2_sha256_low64") {
 			made.hash = binary.BigEndian.Uint64(key[24:])
 		} else {

@@ -1,0 +1,71 @@
+"""Copies of the vectors for other projects."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from kvwire.registry import UnknownNameError
+from kvwire.vectors import identities, manifest
+from kvwire.vectors.layout import write_manifest
+from kvwire.vectors.manifest import EDITION_FILE, DamageError
+from kvwire.vectors.model import Listed, Manifest
+
+BESIDE = ("LICENSE", "README.md", EDITION_FILE, identities.NAME)
+"""What goes with every copy, besides the manifest."""
+
+
+def choose(contents: Manifest, names: tuple[str, ...]) -> tuple[Listed, ...]:
+    """The files of these kinds (``hash``) or names (``hash/v1_block_key``); all of them for no name.
+
+    Raises:
+        UnknownNameError: for a name that fits no file; the message lists what there is.
+    """
+    if not names:
+        return contents.files
+    chosen = []
+    for name in names:
+        found = [f for f in contents.files if name in (f.path, f.path.removesuffix(".json"), f.path.split("/")[0])]
+        if not found:
+            kinds = sorted({f.path.split("/")[0] for f in contents.files})
+            files = ", ".join(f.path.removesuffix(".json") for f in contents.files)
+            raise UnknownNameError(f"no vectors {name!r}; there are {', '.join(kinds)}, and in them {files}")
+        chosen += found
+    return tuple(f for f in contents.files if f in chosen)
+
+
+def export(source: Path, target: Path, names: tuple[str, ...]) -> tuple[Listed, ...]:
+    """Copy vectors, with a manifest of what is copied; what an earlier copy left there goes.
+
+    Raises:
+        UnknownNameError: for a name that fits no file.
+        DamageError: when the source is damaged.
+        FileExistsError: when the target holds something else than an earlier copy.
+    """
+    contents = manifest.read(source)
+    chosen = choose(contents, names)
+    if found := manifest.damage(source):
+        raise DamageError("; ".join(found))
+    if target.exists():
+        _clear(target)
+    for path in (*(entry.path for entry in chosen), *BESIDE):
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / path, target / path)
+    copied = msgspec.structs.replace(contents, files=chosen, count=sum(len(entry.ids) for entry in chosen))
+    (target / manifest.NAME).write_bytes(write_manifest(copied))
+    return chosen
+
+
+def _clear(target: Path) -> None:
+    if not target.is_dir():
+        raise FileExistsError(f"{target} is a file: name a folder")
+    if not any(target.iterdir()):
+        return
+    if not (target / manifest.NAME).is_file():
+        raise FileExistsError(f"{target} is not empty and holds no earlier copy: name a new folder")
+    for entry in manifest.read(target).files:
+        path = target / entry.path
+        if target.resolve() in path.resolve().parents:
+            path.unlink(missing_ok=True)
