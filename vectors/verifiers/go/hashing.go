@@ -1,9 +1,7 @@
-// Verify a folder of vectors: go run *.go FOLDER. Standard library only.
-// This file: the hash functions of the standard, from its text (hashing.md).
+// The hash functions of the standard, from its text (hashing.md). Standard library only.
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
@@ -87,8 +85,8 @@ func little(value uint64, width int) []byte {
 	return binary.LittleEndian.AppendUint64(nil, value)[:width]
 }
 
-func digest(parts ...[]byte) []byte {
-	sum := sha256.Sum256(bytes.Join(parts, nil))
+func digest(data []byte) []byte {
+	sum := sha256.Sum256(data)
 	return sum[:]
 }
 
@@ -151,19 +149,16 @@ func cbor(value any) []byte {
 // Python's pickle, protocol 5.
 func pickle(value any) []byte {
 	body := append(pickled(value), '.')
-	return bytes.Join([][]byte{{0x80, 5, 0x95}, little(uint64(len(body)), 8), body}, nil)
+	return append(append([]byte{0x80, 5, 0x95}, little(uint64(len(body)), 8)...), body...)
 }
 
 func pickled(value any) []byte {
 	switch v := value.(type) {
 	case uint64:
-		switch {
-		case v < 1<<8:
-			return []byte{0x4b, byte(v)}
-		case v < 1<<16:
-			return append([]byte{0x4d}, little(v, 2)...)
-		case v < 1<<31:
-			return append([]byte{0x4a}, little(v, 4)...)
+		for _, form := range [][3]int{{0x4b, 1, 8}, {0x4d, 2, 16}, {0x4a, 4, 31}} {
+			if v < 1<<form[2] {
+				return append([]byte{byte(form[0])}, little(v, form[1])...)
+			}
 		}
 		data := append(little(v, 8), 0)
 		for data[len(data)-1] == 0 && data[len(data)-2] < 0x80 {
@@ -188,10 +183,7 @@ func pickled(value any) []byte {
 }
 
 func vllmKey(label string, parent []byte, tokens []token, extra any) []byte {
-	dump := cbor
-	if label == "x-vllm-sha256" {
-		dump = pickle
-	}
+	dump := map[string]func(any) []byte{"x-vllm-sha256": pickle, "x-vllm-sha256-cbor": cbor}[label]
 	if parent == nil {
 		parent = digest(dump("vllm-none-hash"))
 	}
@@ -225,7 +217,7 @@ func chain(label string, width int, given scope, blocks [][]token) (found []bloc
 		} else if key != nil {
 			key = blockKey(key, tokens, width)
 		} else if keyed {
-			panic(skipped("no " + label))
+			panic(skipped("no " + label + " here"))
 		}
 		made := block{key: key}
 		if !keyed {
@@ -246,11 +238,10 @@ func (given scope) extraKeysOf(index int) any {
 	if given.extraKeys != nil {
 		return given.extraKeys[index]
 	}
-	if given.loraName != nil {
-		own = append(own, *given.loraName)
-	}
-	if given.text != nil && index == 0 {
-		own = append(own, *given.text)
+	for _, part := range []*string{given.loraName, given.text} {
+		if part != nil && (index == 0 || part == given.loraName) {
+			own = append(own, *part)
+		}
 	}
 	if len(own) == 0 {
 		return nil
