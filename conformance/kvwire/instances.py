@@ -4,7 +4,9 @@ A ``start`` is followed, on the stream of its instance, by what the harness then
 ``reach`` {endpoint, socket, outcome: handshake | none, bound_s} for a client of ours; ``looked`` {changed} whether the
 private directory of the endpoints was touched; ``ports`` {free} whether the harness could bind the ports itself after a
 refusal; ``freed`` {endpoint, outcome: free | held | taken, bound_s} after a stop. ``place`` records, of source
-``harness``, say who can come to an endpoint: {endpoint, listening, addresses, private}.
+``harness``, say who can come to an endpoint: {endpoint, listening, addresses, private}; ``default`` marks one that is
+declared and not bound. ``burst-begins`` marks what is accepted just before a stop, ``ranks`` {members} on the stream
+under test which instances are ranks of one deployment, by name.
 """
 
 from __future__ import annotations
@@ -94,3 +96,30 @@ def _one(instance: str, marks: Records) -> Begun:
         touched=touched,
         free=free,
     )
+
+
+SILENCE = 10
+"""How many batches of the others after a stream's last one make it worth a word."""
+
+
+def fell_silent(streams: Mapping[str, Records]) -> dict[str, str]:
+    """Of streams that belong together those that stopped while others went on, and a sentence about each.
+
+    On the wire an idle rank, one that hangs and one that lost its publisher look the same, so that this is no verdict.
+    """
+    last: dict[str, int] = {}
+    live: list[tuple[int, str]] = []
+    for name, records in streams.items():
+        heard = [index for index, record in records if record.is_live]
+        live += [(index, name) for index in heard]
+        if heard:
+            last[name] = heard[-1]
+    said: dict[str, str] = {}
+    for name, end in last.items():
+        after = [other for index, other in live if index > end and other != name]
+        if len(after) >= SILENCE:
+            others = ", ".join(sorted(set(after)))
+            said[name] = (
+                f"{name} stopped (record {end} was its last), while {others} went on: {len(after)} messages more"
+            )
+    return said

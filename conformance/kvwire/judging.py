@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 
 from kvwire import timeline as timelines
+from kvwire.beside import Attacked, attacked, count
 from kvwire.events import FULL_KINDS, TWO_64, Event, Form
+from kvwire.instances import Records
 from kvwire.judges import AREAS, TABLE
 from kvwire.judges.area import Area, Context
 from kvwire.registry import Profile, Registry, Requirement
@@ -89,6 +91,19 @@ def records_of(trace: Trace, stream: str) -> list[tuple[int, Record]]:
     return [(index, record) for index, record in enumerate(trace.records) if record.stream in ("", stream)]
 
 
+def _others(trace: Trace, stream: str) -> tuple[dict[str, Records], dict[str, Records]]:
+    """The records of the other declared streams, and those of streams that are not declared: other instances."""
+    declared = {info.name for info in trace.header.streams}
+    found: dict[str, list[tuple[int, Record]]] = {}
+    for index, record in enumerate(trace.records):
+        if record.stream not in ("", stream):
+            found.setdefault(record.stream, []).append((index, record))
+    return (
+        {name: records for name, records in found.items() if name in declared},
+        {name: records for name, records in found.items() if name not in declared},
+    )
+
+
 def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[int, Record]]) -> _Offered:
     """Show everything to the judges, in the documented order.
 
@@ -144,12 +159,20 @@ def judge_stream(
     """Judge one stream of a trace by every publisher-binding sentence that has a judge."""
     records = records_of(trace, stream.name)
     timeline = timelines.build(records)
-    context = Context(header=trace.header, stream=stream, registry=registry, timeline=timeline)
-    areas = [area(context) for area in AREAS]
-    offered = run_areas(areas, context, records)
-    tallies: dict[str, Tally] = {}
-    for area in areas:
-        tallies.update(area.tallies)
+    siblings, instances = _others(trace, stream.name)
+    context = Context(
+        header=trace.header,
+        stream=stream,
+        registry=registry,
+        timeline=timeline,
+        siblings=siblings,
+        instances=instances,
+    )
+    tallies, offered = _judged(context, records)
+    if stream == trace.header.streams[0]:
+        for other in attacked(trace.header, instances):
+            for requirement, tally in _judged_beside(other, instances[other.stream.name], registry).items():
+                count(tallies.setdefault(requirement, Tally()), tally, other.where)
     form = _form(timeline)
     outcomes = tuple(
         outcome(requirement, stream, tallies.get(requirement.id, Tally()), trace.header, form, profile)
@@ -164,6 +187,23 @@ def judge_stream(
         outcomes=outcomes,
         notes=_notes(timeline, offered),
     )
+
+
+def _judged(context: Context, records: Records) -> tuple[dict[str, Tally], _Offered]:
+    areas = [area(context) for area in AREAS]
+    offered = run_areas(areas, context, records)
+    tallies: dict[str, Tally] = {}
+    for area in areas:
+        tallies.update(area.tallies)
+    return tallies, offered
+
+
+def _judged_beside(other: Attacked, records: Records, registry: Registry) -> dict[str, Tally]:
+    """What the judges say of an instance that was attacked beside the one under test."""
+    timeline = timelines.build(records)
+    context = Context(header=other.header, stream=other.stream, registry=registry, timeline=timeline)
+    tallies, _ = _judged(context, records)
+    return tallies
 
 
 def _count(timeline: Timeline) -> dict[str, int]:
@@ -200,6 +240,8 @@ def _notes(timeline: Timeline, offered: _Offered) -> tuple[str, ...]:
 def applicable(requirement: Requirement, stream: StreamInfo, header: Header) -> bool:
     """Whether this run has the control over the stream that the sentence needs."""
     have = {"passive", *header.can}
+    if header.life_from_start:
+        have.add("os")  # the publisher is a child of the harness, on this machine
     if stream.replay is not None:
         have.add("replayable")
     return set(requirement.needs) <= have
@@ -219,6 +261,8 @@ def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Rea
             return Reason.NOT_CLAIMED
         case "KVW-RNK-003" if stream.rank is None:
             return Reason.NOT_CLAIMED
+        case "KVW-SEQ-010":
+            return Reason.NOT_USED
         case "KVW-RES-001" | "KVW-RES-002" if statement.residency == "counted":
             return Reason.NOT_CLAIMED
         case "KVW-RES-004" if statement.residency == "set":

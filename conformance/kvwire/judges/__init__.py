@@ -7,15 +7,31 @@ from collections.abc import Mapping
 from kvwire.judges.area import Area, table
 from kvwire.judges.batch import BatchArea
 from kvwire.judges.chain import Chain
+from kvwire.judges.endpoint import Endpoint
 from kvwire.judges.envelope import Envelope
 from kvwire.judges.event import EventArea
+from kvwire.judges.exposure import Exposure
 from kvwire.judges.hashing import Hashing
+from kvwire.judges.liveness import Liveness
 from kvwire.judges.rank import Rank
 from kvwire.judges.replay import Replay
 from kvwire.judges.residency import Residency
 from kvwire.judges.sequence import Sequence
 
-AREAS: tuple[type[Area], ...] = (Envelope, Sequence, BatchArea, EventArea, Chain, Hashing, Residency, Replay, Rank)
+AREAS: tuple[type[Area], ...] = (
+    Envelope,
+    Sequence,
+    BatchArea,
+    EventArea,
+    Chain,
+    Hashing,
+    Residency,
+    Replay,
+    Rank,
+    Endpoint,
+    Liveness,
+    Exposure,
+)
 """Every area that has a judge, in the order of reports."""
 
 TABLE: Mapping[str, str] = {

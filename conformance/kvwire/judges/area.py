@@ -9,6 +9,7 @@ import msgspec
 
 from kvwire.dialect import read_slowly
 from kvwire.events import Event, Flaw
+from kvwire.instances import Records
 from kvwire.registry import Registry
 from kvwire.statement import Statement
 from kvwire.timeline import Batch, Gap, Incarnation, Timeline
@@ -35,12 +36,18 @@ def judge(*ids: str) -> Callable[[_Method], _Method]:
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge may know besides the records: the run's header, the stream, and the registry."""
+    """What a judge may know besides the records: the run's header, the stream, and the registry.
+
+    ``siblings`` are the records of the other declared streams, ``instances`` those of other instances of the publisher
+    that the harness started; each by name.
+    """
 
     header: Header
     stream: StreamInfo
     registry: Registry
     timeline: Timeline
+    siblings: Mapping[str, Records] = msgspec.field(default_factory=dict)
+    instances: Mapping[str, Records] = msgspec.field(default_factory=dict)
 
     @property
     def statement(self) -> Statement:

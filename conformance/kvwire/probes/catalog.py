@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from kvwire.probes import live, replay, reset, restart, stop, workload
+from kvwire.probes import endpoints, live, ranks, replay, reset, restart, stop, workload
 from kvwire.probes.session import Mode, Probe, Session
 
 PROBES: tuple[Probe, ...] = (
     live.PROBE,
+    endpoints.PLACES,
     workload.PROMPTS,
     workload.BATCHES,
     replay.PROBE,
     reset.PROBE,
     restart.PROBE,
+    endpoints.PROBE,
+    ranks.PROBE,
+    stop.SATURATED,
     stop.SANITY,
     stop.STOP,
 )

@@ -15,7 +15,7 @@ import zmq
 
 from kvwire.probes.session import Session
 from kvwire.trace import Source
-from kvwire.witness_process import HANDSHAKE_SUCCEEDED, RCVHWM, Monitor, Socket, prepare
+from kvwire.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
 
 BURST = 256
 REACH_S = 2.0
@@ -51,9 +51,9 @@ class Ears:
             ear.close()
         self.context.destroy(linger=0)
 
-    def listen(self, instance: str, endpoint: str, mode: str = "connect", rcvhwm: int = RCVHWM) -> Ear:
+    def listen(self, instance: str, endpoint: str, mode: str = "connect") -> Ear:
         """Subscribe to an instance, or bind where it dials."""
-        ear = Ear(self, instance, endpoint, mode, rcvhwm)
+        ear = Ear(self, instance, endpoint, mode)
         self._ears.append(ear)
         return ear
 
@@ -101,12 +101,11 @@ class _Knock:
 class Ear:
     """A subscriber at one instance; what it takes is recorded as what a live witness saw."""
 
-    def __init__(self, ears: Ears, instance: str, endpoint: str, mode: str, rcvhwm: int) -> None:
+    def __init__(self, ears: Ears, instance: str, endpoint: str, mode: str) -> None:
         self.instance = instance
         self.recorder = ears.session.recorder
         self.socket: Socket = ears.context.socket(zmq.SUB)
         prepare(self.socket, endpoint)
-        self.socket.set(zmq.RCVHWM, rcvhwm)
         self.socket.subscribe(b"")
         self.monitor = Monitor(self.socket)
         self._open = True
@@ -120,11 +119,6 @@ class Ear:
         """Messages so far."""
         return self.recorder.live_count(self.instance, Source.LIVE_A)
 
-    @property
-    def gone(self) -> bool:
-        """Whether every connection has ended."""
-        return self.monitor.disconnects >= self.monitor.handshakes
-
     def take(self) -> None:
         """Record what is there, events of the connection first."""
         self._events()
@@ -134,7 +128,25 @@ class Ear:
             except zmq.Again:
                 return
             self._events()
-            self.add(frames)
+            self.recorder.add(
+                source=Source.LIVE_A,
+                stream=self.instance,
+                frames=frames,
+                connection=self.monitor.handshakes,
+            )
+
+    def quiet(self, session: Session, quiet_s: float) -> None:
+        """Take until nothing came for a while."""
+        before, since = -1, time.monotonic()
+
+        def over() -> bool:
+            nonlocal before, since
+            self.take()
+            if self.seen != before:
+                before, since = self.seen, time.monotonic()
+            return time.monotonic() - since >= quiet_s
+
+        session.wait(over, session.limits.settle_s)
 
     def _events(self) -> None:
         for event in self.monitor.drain():
@@ -145,16 +157,6 @@ class Ear:
                 detail={"of": Source.LIVE_A.value},
                 connection=self.monitor.handshakes,
             )
-
-    def add(self, frames: tuple[bytes, ...], t_ns: int | None = None) -> None:
-        """Record one message."""
-        self.recorder.add(
-            source=Source.LIVE_A,
-            stream=self.instance,
-            frames=frames,
-            connection=self.monitor.handshakes,
-            t_ns=t_ns,
-        )
 
     def close(self) -> None:
         """Leave."""

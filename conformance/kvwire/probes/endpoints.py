@@ -8,11 +8,12 @@ from collections.abc import Callable
 import msgspec
 
 from kvwire.probes.ears import Ears
-from kvwire.probes.ground import Ground, ports
+from kvwire.probes.ground import Ground, ports, who_can_come
 from kvwire.probes.session import Instance, Probe, Session
 from kvwire.probes.visits import Visits
 from kvwire.protocol import AdapterError, Start
 from kvwire.refusals import IPC_BYTES, NO_REPLAY, PORT_MAX
+from kvwire.trace import Source
 
 PROCESSES = 4
 """How many adapter processes may break before the rest of the table is left out."""
@@ -179,6 +180,29 @@ def _goes_on(instance: Instance) -> bool:
     return True
 
 
+def look(session: Session) -> None:
+    """Record who can come to the streams under test, and to the default endpoint that is declared."""
+    for stream in session.streams:
+        served = (stream.endpoint if stream.mode == "connect" else None, stream.replay)
+        for endpoint in filter(None, served):
+            _place(session, stream.name, endpoint)
+    default = session.statement.default_endpoint
+    if default is not None:
+        _place(session, session.streams[0].name, default, default=True)
+
+
+def _place(session: Session, stream: str, endpoint: str, **more: bool) -> None:
+    detail = {**who_can_come(endpoint), **more}
+    session.recorder.add(source=Source.HARNESS, stream=stream, event="place", detail=detail)
+
+
+PLACES = Probe(
+    name="places",
+    mode="quick",
+    run=look,
+    needs=frozenset({"passive"}),
+    bounds="nothing is awaited",
+)
 PROBE = Probe(
     name="endpoints",
     run=run,

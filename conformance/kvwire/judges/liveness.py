@@ -1,0 +1,164 @@
+"""Liveness and stopping: the engine comes first, and what an orderly stop owes (spec/liveness.md)."""
+
+from __future__ import annotations
+
+from kvwire.instances import Records
+from kvwire.judges.area import Area, Context, judge
+from kvwire.stimuli import succeeded
+from kvwire.timeline import split_live
+from kvwire.trace import Record, Source
+from kvwire.verdict import Where
+
+
+class Liveness(Area):
+    """Reads what became of batches that were accepted just before a stop, and when endpoints came free."""
+
+    name = "liveness"
+    memory = "O(instances)"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.freed: list[tuple[int, Record]] = []
+
+    def on_record(self, index: int, record: Record) -> None:
+        if record.event == "freed":
+            self.freed.append((index, record))
+
+    def finish(self) -> None:
+        for records in self.context.instances.values():
+            self.freed += [(index, record) for index, record in records if record.event == "freed"]
+            self._saturated(records)
+        for index, record in self.freed:
+            self.frees(index, record)
+
+    # stopping
+
+    def _saturated(self, records: Records) -> None:
+        """A burst behind a shut gate, a stop at once, and what passed when the gate was opened."""
+        begun = [at for at, (_, record) in enumerate(records) if record.event == "burst-begins"]
+        for at in begun:
+            burst = _Burst(records, at)
+            if burst.stop is None:
+                continue
+            if burst.why_open:
+                for requirement in ("KVW-LIV-003", "KVW-LIV-004"):
+                    self.open(requirement, burst.why_open)
+                continue
+            self.sends_all(burst)
+            self.counts_rest(burst)
+
+    @judge("KVW-LIV-003")
+    def sends_all(self, burst: _Burst) -> None:
+        """KVW-LIV-003: A publisher SHOULD send every batch that it accepted, on an orderly stop, within the declared
+        bound `stop_s`.
+
+        A gate of ours lets nothing pass, a burst that no buffer of the kernel holds is accepted, and from the moment
+        of the stop everything passes. What is missing at the end of the numbers was lost by the stop; a hole before it
+        was not.
+        """
+        if not burst.missing:
+            self.saw("KVW-LIV-003", burst.accepted)
+            return
+        self.broke(
+            "KVW-LIV-003",
+            f"the {burst.accepted} batches that were accepted before the stop, up to number {burst.last}",
+            f"nothing after number {burst.seen}: the last {burst.missing} never came",
+            Where(record=burst.stop, number=str(burst.seen)),
+        )
+
+    @judge("KVW-LIV-004")
+    def counts_rest(self, burst: _Burst) -> None:
+        """KVW-LIV-004: A publisher MUST count as dropped every batch that it accepted and did not send before it
+        stopped.
+
+        Each accepted batch is an occasion: it arrives, or is counted. Without counters a loss stays open.
+        """
+        if burst.missing and burst.dropped is None:
+            self.open("KVW-LIV-004", f"{burst.missing} accepted batches never came, and the adapter counts no drops")
+        elif burst.missing > (burst.dropped or 0):
+            self.broke(
+                "KVW-LIV-004",
+                f"{burst.missing} more batches counted as dropped: so many were accepted and never came",
+                f"{burst.dropped} more",
+                Where(record=burst.stop),
+            )
+        else:
+            self.saw("KVW-LIV-004", burst.accepted)
+
+    @judge("KVW-LIV-005")
+    def frees(self, index: int, record: Record) -> None:
+        """KVW-LIV-005: A publisher SHOULD free its ports within the declared bound `stop_s` on an orderly stop.
+
+        The harness tries to bind them until it succeeds, for the bound and a second more, as this machine may be busy.
+        """
+        if record.detail["outcome"] == "free":
+            self.saw("KVW-LIV-005")
+        elif record.detail["outcome"] == "held":
+            endpoint, bound = record.detail["endpoint"], record.detail["bound_s"]
+            self.broke(
+                "KVW-LIV-005",
+                f"{endpoint!r} free again within {bound:g} s of the stop",
+                "somebody still listens there",
+                Where(record=index),
+            )
+
+
+class _Burst:
+    """What was accepted after a mark, and what came of it.
+
+    ``last`` is the number that the last accepted batch has, ``seen`` the highest that came; ``missing`` counts those
+    between them. ``dropped`` is by how many the counter of drops rose, None where there is none.
+    """
+
+    def __init__(self, records: Records, at: int) -> None:
+        before, after = records[:at], records[at + 1 :]
+        self.stop: int | None = None
+        self.why_open = ""
+        self.accepted = 0
+        prompts = False
+        self.dropped: int | None = None
+        offered: int | None = None
+        dropped_before = _counter(before, "dropped")
+        for index, record in after:
+            if record.event in ("start", "burst-begins"):
+                break
+            if record.event == "stop":
+                self.stop = index
+                failed = record.detail.get("error") or record.detail.get("refused")
+                self.why_open = f"the stop failed: {failed}" if failed else ""
+            elif self.stop is None:
+                self.accepted += _accepted(record)
+                prompts = prompts or record.event == "cache"
+            elif succeeded(record, "stats"):
+                offered = record.detail.get("offered")
+                dropped = record.detail.get("dropped")
+                self.dropped = None if dropped is None else dropped - (dropped_before or 0)
+        first, self.seen = _newest(before), _newest(records)
+        if first is None or self.seen is None or not self.accepted:
+            self.why_open = self.why_open or "nothing was heard of this publisher before the burst, or nothing accepted"
+        elif offered is None and prompts:
+            self.why_open = self.why_open or "the adapter does not count the batches that a prompt caused"
+        if self.why_open or first is None or self.seen is None:
+            self.last = self.missing = 0
+            return
+        self.last = first + self.accepted if offered is None else offered - 1
+        self.missing = max(0, self.last - self.seen)
+
+
+def _accepted(record: Record) -> int:
+    """How many batches a stimulus got accepted."""
+    if record.source != Source.STIMULUS or record.event not in ("publish", "burst", "cache"):
+        return 0
+    answer = record.detail.get("accepted", record.event == "cache" and succeeded(record, "cache"))
+    return sum(answer) if isinstance(answer, list) else int(bool(answer))
+
+
+def _counter(records: Records, name: str) -> int | None:
+    values = [record.detail.get(name) for _, record in records if succeeded(record, "stats")]
+    return values[-1] if values else None
+
+
+def _newest(records: Records) -> int | None:
+    """The highest number that came live."""
+    live = (split_live(record.frames) for _, record in records if record.is_live and record.frames is not None)
+    return max((parts[0] for parts in live if parts is not None), default=None)
