@@ -41,18 +41,19 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Offered:
-    """Tells which batches and events on the wire are what the harness offered; an event is, as often as it was offered.
+    """Tells which batches and events on the wire are what the harness offered.
 
-    A rank is the harness's only where the adapter says that it passes one on.
+    An event is, as often as it was offered before it was seen. A rank is the harness's only where the adapter says
+    that it passes one on.
     """
 
     def __init__(self, offered: Sequence[Offer], sets: Iterable[str]) -> None:
         self._stamps = {offer.ts for offer in offered}
         self._ranks = {offer.rank for offer in offered if "rank" in sets}
-        self._events: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        self._events: dict[tuple[Any, ...], list[tuple[int, Mapping[str, Any]]]] = {}
         for offer in offered:
             for event in offer.events:
-                self._events.setdefault(self._key(event), []).append(event)
+                self._events.setdefault(self._key(event), []).append((offer.record, event))
         self.any = bool(offered)
         self.ours = 0
         self.theirs = 0
@@ -72,13 +73,13 @@ class _Offered:
             ours.add("rank")
         return frozenset(ours)
 
-    def event(self, event: Event) -> frozenset[str]:
+    def event(self, batch: Batch, event: Event) -> frozenset[str]:
         """``engine`` when the event is what was offered; anything else is the publisher's own."""
         if not self.any:
             return frozenset()
         candidates = self._events.get((event.tag, event.hashes), [])
-        for at, offered in enumerate(candidates):
-            if same_event(offered, event):
+        for at, (record, offered) in enumerate(candidates):
+            if record < batch.record and same_event(offered, event):
                 del candidates[at]
                 self.ours += 1
                 return frozenset({"engine"})
@@ -131,7 +132,7 @@ def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[i
             for event in step.reading.events:
                 if event.opaque:
                     _hide(areas, step)
-                muted = stamped | offered.event(event)
+                muted = stamped | offered.event(step, event)
                 for area in areas:
                     area.muted = muted
                     area.on_event(step, event)
@@ -263,6 +264,8 @@ def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Rea
             return Reason.NOT_CLAIMED
         case "KVW-SEQ-010":
             return Reason.NOT_USED
+        case "KVW-LIV-002" if statement.bounds.heartbeat_s is None:
+            return Reason.NOT_CLAIMED
         case "KVW-RES-001" | "KVW-RES-002" if statement.residency == "counted":
             return Reason.NOT_CLAIMED
         case "KVW-RES-004" if statement.residency == "set":

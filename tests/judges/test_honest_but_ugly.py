@@ -1,0 +1,402 @@
+"""Traces of honest publishers on which no judge may speak, however ugly they look: what keeps users from muting it.
+
+Each row says which sentences have witnesses, so that silence here is not the silence of a judge that looks away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.harness.streams import (
+    END_MARKER,
+    Event,
+    Story,
+    block,
+    cleared,
+    payload,
+    removed,
+    stored,
+)
+
+from kvwire.statement import Group, Statement
+from kvwire_reference.hashing import signed, v1_block_hash
+
+WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}
+FORM = "ENV-001 ENV-002 ENV-003 ENV-004 ENV-005 ENV-006 BAT-001 BAT-002 BAT-003 BAT-005 RNK-001 RNK-003"
+RISES = "SEQ-003 SEQ-004 BAT-004 RNK-002"
+MAPS = "EVT-001 EVT-002 EVT-003 EVT-004"
+HASHES = "EVT-007 EVT-008 EVT-009 EVT-015 EVT-016 EVT-021"
+STORES = f"{MAPS} EVT-005 EVT-010 EVT-013 EVT-014 {HASHES}"
+REMOVALS = f"{MAPS} EVT-006 {HASHES}"
+BEGINS = "SEQ-001 SEQ-008"
+ANSWERS = "REP-001 REP-002 REP-003 REP-008 REP-013 REP-014"
+
+Tell = Callable[[], Story]
+ROWS: list[tuple[Tell, str]] = []
+
+
+def shows(*witnesses: str) -> Callable[[Tell], Tell]:
+    """Add a story, and the sentences that it shows."""
+
+    def add(tell: Tell) -> Tell:
+        ROWS.append((tell, " ".join(witnesses)))
+        return tell
+
+    return add
+
+
+def late(number: int = 143) -> Story:
+    """A story that is joined at a number."""
+    story = Story()
+    story.next = number
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "CHN-003 CHN-004 RES-001 RES-002 EVT-006 EVT-017")
+def hole() -> Story:
+    """Batches are lost on the way, and what they said is never known: b is stored again, a is gone or not."""
+    story = Story().begin()
+    story.send(stored("ab"), stored("c", "b"))
+    story.drop(3)
+    story.send(stored("b", "a"), stored("d", "x"), removed("y"), removed("b"))
+    return story
+
+
+@shows(FORM, RISES, STORES, REMOVALS, "CHN-004 RES-001 RES-002 EVT-017")
+def late_join() -> Story:
+    """Joined at 143: parents, removals and stores of blocks that nobody here has heard of."""
+    story = late()
+    story.send(stored("b", "a"), removed("x"))
+    story.send(removed("b"), stored("c", "b"), stored("b", "a"), stored("a"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "CHN-003 CHN-004 RES-001")
+def salted_chain() -> Story:
+    """The salt is not on the wire: roots do not recompute; under a function of claimed parents their children do."""
+    story = Story(statement=Statement(algorithm="v1_block_key", ring=1000)).begin()
+    for salt in (0, 3):
+        parent = 0x1234567890ABCDEF + salt
+        event: Event = {**stored("r", size=4), "block_hashes": [parent], "token_ids": [1, 2, 3, 4]}
+        story.send(event)
+        for at in range(9):
+            tokens = [at, at + 1, at + 2, at + 3]
+            child = v1_block_hash(tokens, parent=parent)
+            event = {**event, "block_hashes": [signed(child)], "parent_block_hash": signed(parent), "token_ids": tokens}
+            story.send(event)
+            parent = child
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "CHN-002 CHN-003 CHN-004 RES-001 RES-002 EVT-006 EVT-017")
+def window_group() -> Story:
+    """Group 1 frees what its window has left, and goes on below it; group 0 keeps whole prefixes."""
+    story = Story(statement=Statement(groups=(Group(idx=1, kind="sliding_window", window=8),), ring=1000)).begin()
+    story.send(stored("ab"), stored("ab", group_idx=1, **WINDOW))
+    story.send(removed("a", group_idx=1))
+    story.send(stored("c", "b"), stored("c", "b", group_idx=1, **WINDOW))
+    story.send(removed("b", group_idx=1), stored("d", "a", group_idx=1, **WINDOW))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "CHN-003 CHN-004 RES-001 RES-002 EVT-017")
+def capped_iteration() -> Story:
+    """An entry limit sheds c: the chain ends at b, goes on when c is touched again, and c is removed only then."""
+    story = Story().begin()
+    story.send(stored("ab"))
+    story.send(stored("x"))
+    story.send(stored("c", "b"), stored("d", "c"))
+    story.send(removed("dc"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001 CHN-003 CHN-004")
+def restart_first_seen_at_143() -> Story:
+    """The first number of the new life that anybody hears is 143, below the last one of the old."""
+    story = Story().begin()
+    for name in range(200):
+        story.send(stored([name]))
+    story.restart()
+    story.next = 143
+    story.send(stored([7], 6), stored([6]))
+    story.send(stored([8], 7))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001 CHN-003 CHN-004")
+def restart_first_seen_above_the_last_number() -> Story:
+    """The new life is already further than the old one was: nothing falls."""
+    story = Story().begin()
+    for name in range(5):
+        story.send(stored([name]))
+    story.restart()
+    story.next = 143
+    for name in range(5):
+        story.send(stored([name], name - 1 if name else None, size=2))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001")
+def restart_first_seen_at_the_very_next_number() -> Story:
+    """As above, and by chance no number is missing: what was resident is stored again, in blocks of another size."""
+    story = Story().begin()
+    for name in range(5):
+        story.send(stored([name]))
+    story.restart()
+    story.next = 6
+    for name in range(5):
+        story.send(stored([name], size=2))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, ANSWERS, "RES-001 CHN-003 CHN-004")
+def restart_that_only_replay_reveals() -> Story:
+    """As above, and a replay then shows the whole of the new life."""
+    story = Story().begin()
+    for name in range(5):
+        story.send(stored([name]))
+    story.restart()
+    story.send(cleared(), by="")
+    for name in range(9):
+        story.send(stored([name], name - 1 if name else None), by="ab" if name > 5 else "")
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, STORES, ANSWERS, "RES-002 EVT-006 EVT-017 CHN-003 CHN-004")
+def evicted_ring() -> Story:
+    """Replay begins above 0, and the blocks of what was evicted are parents and removed all the same."""
+    story = Story(ring=3, statement=Statement(ring=3)).begin(by="")
+    story.send(stored("ab"), by="")
+    for name, parent in ("cb", "dc", "ed"):
+        story.send(stored(name, parent))
+    story.replay()
+    story.send(removed("e"), removed("ba"))
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 EVT-017")
+def duplicate_delivery() -> Story:
+    """A message is delivered twice, to one witness late and to both: it happened once."""
+    story = Story().begin()
+    number = story.send(stored("a"))
+    story.again(number, by="a")
+    other = story.send(removed("a"))
+    story.send(stored("a"))
+    story.again(other)
+    story.again(number, by="b")
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 EVT-017 CHN-003 CHN-004")
+def one_witness_loses() -> Story:
+    """Each witness loses what the other has; live-b lags behind as well."""
+    story = Story().begin()
+    story.send(stored("a"), by="a")
+    story.send(stored("b", "a"), by="b")
+    story.send(removed("b"), by="a")
+    number, content = story.make(stored("b", "a"))
+    story.live(number, content, by="a")
+    story.send(stored("c", "b"), by="a")
+    story.live(number, content, by="b")
+    story.again(number + 1, by="b")
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, ANSWERS, "RES-001 RES-002 EVT-017 CHN-003 CHN-004")
+def late_replay() -> Story:
+    """A hole that both witnesses have is filled by a replay after everything else."""
+    story = Story().begin()
+    story.send(stored("a"))
+    story.send(removed("a"), stored("b"), by="")
+    story.send(stored("a"), stored("c", "b"))
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 EVT-017 CHN-003 CHN-004")
+def two_media() -> Story:
+    """Copies on GPU and CPU come and go one by one; a parent may be in either, and nil is a third place."""
+    story = Story().begin()
+    story.send(stored("a"), stored("a", medium="CPU"), stored("a", medium=None))
+    story.send(removed("a"))
+    story.send(stored("b", "a"), removed("a", medium="CPU"), stored("c", "a", medium="CPU"))
+    story.send(stored("a"), removed("a", medium=None), stored("d", "a"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-004 EVT-017 CHN-003 CHN-004")
+def counted_residency() -> Story:
+    """Copies are counted: the second store and the second removal of a block are both right."""
+    story = Story(statement=Statement(residency="counted", ring=1000)).begin()
+    story.send(stored("ab"), stored("ab"))
+    story.send(removed("b"), stored("c", "b"), removed("cb"))
+    story.drop()
+    story.send(stored("a"), removed("a"), removed("a"), removed("a"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 RES-003 RES-005 RES-006 EVT-017 CHN-003 CHN-004")
+def clear_while_idle() -> Story:
+    """The cache is reset while nothing runs; the clear comes by itself, and the blocks come back later."""
+    story = Story().begin()
+    story.send(stored("ab"), stored("c", "b"))
+    story.stimulus("resident", hashes=[str(block(name)) for name in "abc"])
+    story.stimulus("reset")
+    story.send(cleared())
+    story.stimulus("reset-done", outcome="seen", bound_s=5.0)
+    story.stimulus("resident", hashes=[])
+    story.send(stored("ab"), removed("b"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001 CHN-003 CHN-004")
+def reconnect_in_the_same_life() -> Story:
+    """Both connections end and come back, and the publisher never noticed."""
+    story = Story().begin()
+    story.send(stored("ab"))
+    story.disconnect()
+    story.connect()
+    story.send(removed("b"), by="")
+    story.send(stored("b", "a"))
+    story.send(stored("c", "b"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, ANSWERS, "RES-001 RES-002 EVT-006 EVT-017 CHN-003 CHN-004")
+def reconnect_that_a_replay_explains() -> Story:
+    """As above, and a replay shows what was missed."""
+    story = reconnect_in_the_same_life()
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001 CHN-003 CHN-004")
+def two_lives_interleaved() -> Story:
+    """Live-a is in the new life while live-b still delivers the old one; their numbers overlap."""
+    story = Story().begin()
+    for name in range(6):
+        story.send(stored([name]))
+    tail = [story.make(stored([10 + at])) for at in range(3)]
+    story.live(*tail[0], by="a")
+    story.die()
+    story.disconnect("a")
+    story.connect("a")
+    story.send(cleared(), by="")
+    for at, old in enumerate(tail):
+        story.send(stored([at], at - 1 if at else None), by="a")
+        story.live(*old, by="b")
+    story.disconnect("b")
+    story.connect("b")
+    story.send(stored([3], 2))
+    story.send(stored([4], 3))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, ANSWERS, "RES-001 CHN-003 CHN-004")
+def a_new_life_answers_before_it_is_heard() -> Story:
+    """The parent's own replay client is faster than the witnesses' words of the restart."""
+    story = Story().begin()
+    for name in range(6):
+        story.send(stored([name]), by="ab" if name < 5 else "a")
+    old = 6, story.retained[6]
+    story.die()
+    story.send(cleared(), by="")
+    story.send(stored([0]), by="")
+    story.replay()
+    story.live(*old, by="b")
+    story.disconnect()
+    story.connect()
+    story.send(stored([1], 0))
+    story.send(stored([2], 1))
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001")
+def equal_bytes_in_two_lives() -> Story:
+    """A clock that does not move: the two lives begin with equal bytes."""
+    story = Story().begin()
+    for name in "ab":
+        story.send(content=payload(stored(name), ts=story.clock))
+    story.restart()
+    story.clock -= 10.0
+    for name in "ac":
+        story.next = story.next or 1
+        story.send(content=payload(stored(name), ts=story.clock))
+    story.send(stored("b"))
+    return story
+
+
+@shows(FORM, RISES, "RES-001", BEGINS, STORES, ANSWERS)
+def slow_client() -> Story:
+    """Batches are evicted while an answer is under way: it goes on from the oldest retained."""
+    story = Story(ring=4, statement=Statement(ring=4)).told(4)
+    story.replay()
+    client = story.ask()
+    story.answer_batches(client, {0: story.retained[0]})
+    for _ in range(6):
+        story.send()
+    story.answer_batches(client, story.retained)
+    story.answer(client, *END_MARKER)
+    story.done(client)
+    return story
+
+
+@shows(FORM, RISES, BEGINS, MAPS, "EVT-005 EVT-006 SEQ-002 SEQ-009")
+def publish_only() -> Story:
+    """The harness offers every event; the publisher drops a batch and adds a heartbeat."""
+    story = Story(sets=("engine", "ts"), statement=Statement(queue=1, ring=1000)).begin()
+    story.publish(stored("a"), stored("a"))
+    story.publish(removed("q"))
+    story.offer(stored("b"), accepted=False)
+    story.drop()
+    story.send()
+    story.publish(stored("c", "z"))
+    story.publish(cleared())
+    return story
+
+
+NAMES = [tell.__name__ for tell, _ in ROWS]
+
+
+@pytest.mark.parametrize(("tell", "witnesses"), ROWS, ids=NAMES)
+def test_no_judge_speaks_of_an_honest_publisher(tell: Tell, witnesses: str) -> None:
+    story = tell()
+    assert story.spoken() == {}
+    shown = {name for name in story.witnessed() if not name.startswith("HSH")}
+    expected = set(witnesses.split())
+    assert (sorted(shown - expected), sorted(expected - shown)) == ([], []), "unexpected witnesses, missing ones"
+
+
+@pytest.mark.parametrize("tell", [tell for tell, _ in ROWS], ids=NAMES)
+@pytest.mark.parametrize("keep", ["live-a", "live-b"])
+def test_nor_with_one_witness(tell: Tell, keep: str) -> None:
+    story = tell()
+    other = "live-b" if keep == "live-a" else "live-a"
+    story.records = [r for r in story.records if r.source != other and r.detail.get("of") != other]
+    assert story.spoken() == {}
+
+
+def _unheard(story: Story) -> tuple[int, int]:
+    """From the first answer to the first handshake after it."""
+    events = [record.event for record in story.records]
+    return events.index("replay-request"), events.index("HANDSHAKE_SUCCEEDED") + 2
+
+
+@pytest.mark.parametrize("tell", [tell for tell, _ in ROWS], ids=NAMES)
+def test_nor_while_it_is_being_told(tell: Tell) -> None:
+    """A run can end anywhere: each beginning of an honest trace is honest too.
+
+    Not between the answer of a new life and the first word of the witnesses about it: a recorder that ends takes what
+    they have heard.
+    """
+    story = tell()
+    whole = story.records
+    held_back = range(*_unheard(story)) if tell is a_new_life_answers_before_it_is_heard else range(0)
+    for end in set(range(0, len(whole), max(1, len(whole) // 25))) - set(held_back):
+        story.records = whole[:end]
+        assert story.spoken() == {}, f"after {end} records"
