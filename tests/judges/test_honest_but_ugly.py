@@ -9,16 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.harness.streams import (
-    END_MARKER,
-    Event,
-    Story,
-    block,
-    cleared,
-    payload,
-    removed,
-    stored,
-)
+from tests.harness.streams import END_MARKER, Event, Story, block, cleared, payload, removed, stored
 
 from kvwire.statement import Group, Statement
 from kvwire_reference.hashing import signed, v1_block_hash
