@@ -11,6 +11,7 @@ under test which instances are ranks of one deployment, by name.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,7 +68,7 @@ def begun(instance: str, records: Records) -> tuple[Begun, ...]:
     """Every ``start`` of one stream, in order."""
     marks = [(index, record) for index, record in records if record.source == Source.STIMULUS]
     at = [position for position, (_, record) in enumerate(marks) if record.event == "start"]
-    return tuple(_one(instance, marks[first:after]) for first, after in zip(at, [*at[1:], len(marks)], strict=True))
+    return tuple(_one(instance, marks[first:after]) for first, after in itertools.pairwise([*at, len(marks)]))
 
 
 def _one(instance: str, marks: Records) -> Begun:
