@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import bisect
+import itertools
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from kvwire.stimuli import WELL_FORMED
-from kvwire.timeline import END_SEQUENCE, Answer
+from kvwire.timeline import END_SEQUENCE, Answer, split_replay
+from kvwire.trace import Record, Source
+
+SEND_MARK = 1000
+"""The high-water mark of a ZeroMQ socket that sets none, in messages."""
+SYSTEM_BUFFER = 500
+"""Messages that the system may buffer between two sockets on top of their marks, roughly."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -38,14 +46,19 @@ class Exchange:
     """One request and all that came back on its socket.
 
     ``odd`` holds messages of no known form; ``outcome`` is None while nobody said that the exchange is over, ``done``
-    the record that did.
+    the record that did. ``situation`` says under what pressure the request was made (``kvwire.stimuli``), empty for
+    none; ``connection`` names the first exchange of the connection.
     """
 
-    def __init__(self, client: str, request: int, start: int | None, kind: str) -> None:
+    def __init__(
+        self, client: str, request: int, start: int | None, kind: str, situation: str = "", connection: str = ""
+    ) -> None:
         self.client = client
         self.request = request
         self.start = start
         self.kind = kind
+        self.situation = situation
+        self.connection = connection or client
         self.followed = False
         """Whether another request was sent behind it: an end marker shows that it was read."""
         self.items: list[Item] = []
@@ -57,6 +70,11 @@ class Exchange:
     def well_formed(self) -> bool:
         """Whether the request was."""
         return self.kind == WELL_FORMED
+
+    @property
+    def slow(self) -> bool:
+        """Whether the client did not read for a while."""
+        return self.situation in ("paused", "beyond")
 
     @property
     def oddities(self) -> str:
@@ -74,6 +92,93 @@ class Exchange:
     def ends(self) -> list[Item]:
         """The end markers."""
         return [item for item in self.items if item.is_end]
+
+
+class Exchanges:
+    """Every exchange of a stream, from its records."""
+
+    def __init__(self) -> None:
+        self.by_client: dict[str, Exchange] = {}
+
+    def take(self, index: int, record: Record) -> None:
+        """Take the next record."""
+        if record.is_replay and record.frames is not None:
+            exchange = self.by_client.get(record.source)
+            if exchange is None:
+                return
+            parts = split_replay(record.frames)
+            if parts is None:
+                exchange.odd.append((index, record.frames))
+            else:
+                exchange.items.append(Item(index, record.frames, *parts))
+        elif record.source == Source.STIMULUS and "client" in record.detail:
+            self._follow(index, record, str(record.detail["client"]))
+
+    def _follow(self, index: int, record: Record, client: str) -> None:
+        detail = record.detail
+        if record.event == "replay-request":
+            start = detail.get("start")
+            self.by_client[client] = Exchange(
+                client,
+                index,
+                None if start is None else int(start),
+                str(detail.get("kind", WELL_FORMED)),
+                str(detail.get("situation", "")),
+                str(detail.get("connection", "")),
+            )
+        elif (exchange := self.by_client.get(client)) is None:
+            return
+        elif record.event == "replay-behind":
+            exchange.followed = True
+        elif record.event == "replay-done":
+            exchange.outcome = str(detail.get("outcome"))
+            exchange.done = index
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """Batches in a row that an answer lacks although they had been sent when it was asked for.
+
+    ``evicted`` of them the ring had lost when a later answer was given; ``retained`` are those that it held.
+    ``end`` is the batch of the answer that follows, None if none does.
+    """
+
+    first: int
+    evicted: int
+    retained: tuple[int, ...]
+    end: int | None
+
+    @property
+    def at_end(self) -> bool:
+        """Whether no batch of the answer follows."""
+        return self.end is None
+
+
+def holes(answer: Answer, sent: Mapping[int, int], later: Iterable[Answer]) -> tuple[Hole, ...] | None:
+    """The holes of an answer, beginning with its start; None when no later answer tells what was retained.
+
+    ``sent`` maps the numbers of the incarnation to their first live records. ``later`` are answers that were asked for
+    when this one was over: what they hold was retained all the time, and what lies below their first batch was evicted.
+    """
+    start = answer.start or 0
+    telling = [other for other in later if other.ended and other.numbers and (other.start or 0) <= start]
+    if not telling:
+        return None
+    oldest = min(other.numbers[0] for other in telling)
+    retained = frozenset[int]().union(*(other.numbers for other in telling))
+    present = {*answer.numbers}
+    held = sorted(present)
+    missing = sorted(
+        number
+        for number, record in sent.items()
+        if number >= start and record < answer.request and number not in present
+    )
+    found: list[Hole] = []
+    for at, group in itertools.groupby(missing, lambda number: bisect.bisect_left(held, number)):
+        numbers = tuple(group)
+        kept = tuple(number for number in numbers if number in retained)
+        gone = sum(number < oldest for number in numbers)
+        found.append(Hole(numbers[0], gone, kept, held[at] if at < len(held) else None))
+    return tuple(found)
 
 
 class Sent:

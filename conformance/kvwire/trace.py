@@ -230,7 +230,7 @@ def read(path: Path) -> Trace:
         raise TraceError(f"{path}: {error}") from None
 
 
-_ASKED = frozenset({"replay-request", "replay-done", "unreachable"})
+_ASKED = frozenset({"replay-request", "replay-behind", "replay-resumed", "replay-done", "unreachable"})
 
 
 def lowered(trace: Trace, level: ControlLevel) -> Trace:

@@ -110,7 +110,8 @@ def test_a_whole_run_against_the_reference(recorder: Recorder) -> None:
     timeline = build(enumerate(recorder.records))
     assert len(timeline.incarnations) == 2
     assert is_whole(recorder.records)
-    outcomes = [m["outcome"] for m in marks(recorder, "replay-done")]
+    pressed = {m["client"] for m in marks(recorder, "replay-request") if m.get("situation")}
+    outcomes = [m["outcome"] for m in marks(recorder, "replay-done") if m["client"] not in pressed]
     assert set(outcomes) == {"marker"}
     assert len(marks(recorder, "replay-behind")) == len(replay.MALFORMED)
     assert [recorder.disconnects("rank-0", source) for source in LIVE] == [2, 2]
@@ -227,7 +228,7 @@ def test_listening_hears_what_another_drives(recorder: Recorder) -> None:
             live.PROBE(driven)
             (stream,) = driven.streams
             with session(recorder, f"zmq:{stream.endpoint}?replay={stream.replay}&topic=kv-events") as run:
-                assert [probe.name for probe in plan(run)] == ["live", "replay"]
+                assert {probe.name for probe in plan(run)} >= {"live", "replay"}
                 assert live.handshakes(run)
                 while not recorder.live_count("stream-0", "live-a"):  # a subscription takes effect some time after
                     workload.few_prompts(driven)

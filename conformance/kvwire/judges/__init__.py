@@ -17,6 +17,7 @@ from kvwire.judges.rank import Rank
 from kvwire.judges.replay import Replay
 from kvwire.judges.residency import Residency
 from kvwire.judges.sequence import Sequence
+from kvwire.judges.service import Service
 
 AREAS: tuple[type[Area], ...] = (
     Envelope,
@@ -27,6 +28,7 @@ AREAS: tuple[type[Area], ...] = (
     Hashing,
     Residency,
     Replay,
+    Service,
     Rank,
     Endpoint,
     Liveness,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from kvwire.exchanges import Exchange, Item, Sent
+from kvwire.exchanges import Exchange, Exchanges, Item, Sent, holes
 from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_record, judge
-from kvwire.stimuli import WELL_FORMED
-from kvwire.timeline import END_SEQUENCE, Answer, Live, number_of, split_replay
-from kvwire.trace import Record, Source
+from kvwire.timeline import END_SEQUENCE, Answer, Live, number_of
+from kvwire.trace import Record
 from kvwire.verdict import Where
 
 OTHER_COUNT = "frames"
 """Kinds of malformed requests begin with what is wrong: ``frames-…``, ``delimiter-…`` or ``start-…``."""
-CUT_SHORT = {"disconnected": "the connection ended in the middle of it", "count": "it exceeds the bound of the harness"}
+CUT_SHORT = {
+    "disconnected": "the connection ended in the middle of it",
+    "count": "it exceeds the bound of the harness",
+    "over": "the run ended in the middle of it",
+}
 """Outcomes of an exchange that leave open how the publisher would have ended it."""
 
 
@@ -25,7 +28,7 @@ class Replay(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.exchanges: dict[str, Exchange] = {}
+        self.exchanges = Exchanges()
         self.live_frames: dict[int, tuple[bytes, ...]] = {}
         self.heedless = False
         """Whether an answer began below the start that was asked for."""
@@ -35,26 +38,8 @@ class Replay(Area):
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live and record.frames is not None:
             self.live_frames[index] = record.frames
-        elif record.source == Source.STIMULUS and record.event == "replay-request":
-            start = record.detail.get("start")
-            client = str(record.detail.get("client"))
-            self.exchanges[client] = Exchange(
-                client, index, None if start is None else int(start), str(record.detail.get("kind", WELL_FORMED))
-            )
-        elif record.source == Source.STIMULUS and record.event == "replay-behind":
-            self.exchanges[str(record.detail.get("client"))].followed = True
-        elif record.source == Source.STIMULUS and record.event == "replay-done":
-            exchange = self.exchanges.get(str(record.detail.get("client")))
-            if exchange is not None:
-                exchange.outcome = str(record.detail.get("outcome"))
-                exchange.done = index
-        elif record.is_replay and record.frames is not None and record.source in self.exchanges:
-            exchange = self.exchanges[record.source]
-            parts = split_replay(record.frames)
-            if parts is None:
-                exchange.odd.append((index, record.frames))
-            else:
-                exchange.items.append(Item(index, record.frames, *parts))
+        else:
+            self.exchanges.take(index, record)
 
     def finish(self) -> None:
         timeline = self.context.timeline
@@ -64,11 +49,11 @@ class Replay(Area):
             by_number[live.incarnation, live.number].append(live)
         self.heedless = any(
             (number_of(exchange.data[0].sequence) or 0) < (exchange.start or 0)
-            for exchange in self.exchanges.values()
+            for exchange in self.exchanges.by_client.values()
             if exchange.well_formed and exchange.data
         )
         before: Exchange | None = None
-        for exchange in self.exchanges.values():
+        for exchange in self.exchanges.by_client.values():
             if exchange.outcome is None:
                 continue
             answer = answers.get(exchange.client)
@@ -101,7 +86,7 @@ class Replay(Area):
         nothing = newest is not None and exchange.start is not None and exchange.start > newest and not exchange.data
         if nothing:
             self.end_of_nothing(exchange)
-        if exchange.ends or not nothing:
+        if exchange.ends or not (nothing or exchange.situation):
             self.one_end(exchange)
         self.empty_marker(exchange)
         self.declared_marker(exchange)
@@ -332,7 +317,7 @@ class Replay(Area):
         for live in self.context.timeline.live:
             sent[live.incarnation].setdefault(live.number, live.record)
         for answer in answers:
-            exchange = self.exchanges.get(answer.source)
+            exchange = self.exchanges.by_client.get(answer.source)
             if exchange is None or not exchange.well_formed or not answer.ended or exchange.done is None:
                 continue
             if answer.incarnation is None or not (answer.start or 0) <= (answer.newest_live or -1) < ABSURD:
@@ -340,7 +325,15 @@ class Replay(Area):
             seams = self.context.timeline.incarnations[answer.incarnation].seams
             life = Sent(sent[answer.incarnation], answer, exchange.done, self.context.statement.ring, seams)
             others = [other for other in answers if other is not answer and other.incarnation == answer.incarnation]
-            self._complete(exchange, life, others)
+            if not exchange.slow:
+                self._complete(exchange, life, others)
+                continue
+            # What is left out at the end is KVW-REP-009's then, and what was evicted meanwhile KVW-REP-020's.
+            later = [other for other in others if other.request > exchange.done]
+            left_out = holes(answer, sent[answer.incarnation], later)
+            if left_out is not None:
+                skipped = [hole.retained for hole in left_out if not hole.at_end and not hole.evicted]
+                self.complete(exchange, life, [number for numbers in skipped for number in numbers])
 
     def _complete(self, exchange: Exchange, life: Sent, others: list[Answer]) -> None:
         held = frozenset[int]().union(*(other.numbers for other in others))

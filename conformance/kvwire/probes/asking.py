@@ -250,9 +250,9 @@ class Asker:
             return "overtaken"
         if client.lost:
             return "disconnected"
-        if time.monotonic() - client.heard_at >= client.bound_s or self.session.left() <= 0:
-            return "timeout"
-        return None
+        if self.session.left() <= 0:
+            return "over"
+        return "timeout" if time.monotonic() - client.heard_at >= client.bound_s else None
 
     def vanish(self, clients: Iterable[Client]) -> None:
         """Close connections, whatever is under way on them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvwire.probes import endpoints, live, ranks, replay, reset, restart, stop, workload
+from kvwire.probes import endpoints, live, ranks, replay, replay_pressure, reset, restart, stop, workload
 from kvwire.probes.session import Mode, Probe, Session
 
 PROBES: tuple[Probe, ...] = (
@@ -12,6 +12,7 @@ PROBES: tuple[Probe, ...] = (
     workload.BATCHES,
     replay.PROBE,
     reset.PROBE,
+    replay_pressure.PROBE,
     restart.PROBE,
     endpoints.PROBE,
     ranks.PROBE,

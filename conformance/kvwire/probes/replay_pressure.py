@@ -1,8 +1,9 @@
 """Replay under pressure: many clients, clients that pause or vanish, too many requests; meanwhile live batches.
 
 Every request says in which *situation* it is made: ``together`` with others, ``paused`` on a connection that does not
-read for a while, ``beyond`` the requests that may wait there, ``beside`` a client that does not read, on one that will
-be ``vanishing``, ``after`` that, or ``req`` from a REQ socket. Pauses are as long as what is done in them.
+read for a while, ``beyond`` the requests that may wait there, ``behind`` them when it reads again, ``beside`` a client
+that does not read, on one that will be ``vanishing``, ``after`` that, or ``req`` from a REQ socket. Pauses are as long
+as what is done in them.
 """
 
 from __future__ import annotations
@@ -13,18 +14,14 @@ from collections.abc import Iterable
 
 import zmq
 
+from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER
 from kvwire.probes.asking import POLL_MS, Asker, Client, Question
 from kvwire.probes.session import Probe, Session
 from kvwire.probes.traffic import Traffic
 from kvwire.statement import Stream
-from kvwire.witness_process import RCVHWM
 
 RETAINED = 450
 """Batches that an attack wants to find retained."""
-SEND_MARK = 1000
-"""The send high-water mark of a ZeroMQ socket that sets none, in messages."""
-MARGIN = 500
-"""Messages that the system may buffer on top of both marks, roughly."""
 MARKS = (1, SEND_MARK)
 """Receive high-water marks of clients that pause: the smallest, and the default."""
 CLIENTS = 8
@@ -35,6 +32,11 @@ FLOOD = 200
 """Requests on a connection that never reads."""
 EVICTED = 1500
 """The most batches that are caused to evict others."""
+SAMPLES = 20
+"""How often the memory of the publisher is looked at until it is steady."""
+SAMPLE_S = 0.05
+STEADY = 2**20
+"""Bytes by which memory that is steady may grow between two looks."""
 QUIET_S = 0.3
 """How long a connection is silent before the next request on it asks whether more will come."""
 SURVIVE = ("KVW-REP-018",)
@@ -86,6 +88,11 @@ class Attack:
 
     # clients that pause
 
+    def requests(self, whole: Question, mark: int) -> int:
+        """How many answers are more than the pipes of a connection take, as far as so many requests may wait."""
+        enough = -(-(SEND_MARK + mark + SYSTEM_BUFFER) // len(whole.numbers))
+        return min(enough, max(1, self.bounds.replay_waiting))
+
     def pause(self, whole: Question, mark: int, *, beyond: int = 0) -> Client:
         """A connection with requests from 0, 1, 2 …, together more than its pipes take, that does not read yet.
 
@@ -93,8 +100,7 @@ class Attack:
         """
         client = self.asker.connect(self.stream, mark=mark)
         client.reading = False
-        wanted = -(-(SEND_MARK + mark + MARGIN) // len(whole.numbers))
-        for start in range(min(wanted, max(1, self.bounds.replay_waiting))):
+        for start in range(self.requests(whole, mark)):
             self.asker.request(client, start, situation="paused")
         for start in range(beyond if len(whole.numbers) > 2 * beyond else 0):
             self.asker.request(client, whole.numbers[-1] - 1 - start, situation="beyond")
@@ -105,14 +111,13 @@ class Attack:
         paused_s = round(time.monotonic() - since, 3)
         clients = list(clients)
         for client in clients:
-            requests = sum(question.start is not None for question in client.questions)
             self.session.mark(
                 "replay-resumed",
                 self.stream.name,
                 connection=client.name,
                 rcvhwm=client.mark,
                 paused_s=paused_s,
-                requests=requests,
+                requests=self.requests(whole, client.mark),
                 retained=len(whole.numbers),
             )
             client.reading = True
@@ -135,7 +140,7 @@ class Attack:
             starts = {question.start for question in client.questions if not question.messages}
             while last in starts:
                 last -= 1
-            self.asker.request(client, max(0, last), situation="paused")
+            self.asker.request(client, max(0, last), situation="behind")
 
     def paused(self, whole: Question) -> None:
         """Two connections that do not read, and beside them live batches and clients that do."""
@@ -181,7 +186,7 @@ class Attack:
 
         Meanwhile its memory, a live batch and another client.
         """
-        self.load("before", whole, 0)
+        self.load("before", whole)
         flood = self.asker.connect(self.stream, mark=MARKS[0])
         others = [self.asker.connect(self.stream, mark=MARKS[0]) for _ in range(3)]
         for client in (flood, *others):
@@ -192,7 +197,7 @@ class Attack:
             self.asker.request(client, 0, situation="vanishing")
         in_time = self.live("replay")
         served = self.beside(whole.numbers[-1])
-        self.load("under", whole, FLOOD)
+        self.load("under", whole)
         for client in (flood, *others):  # in the middle of an answer, not before it
             client.socket.poll(int(1000 * QUIET_S))
         self.asker.vanish([flood, *others])
@@ -200,20 +205,19 @@ class Attack:
         after = self.asker.ask(self.stream, whole.numbers[-1], situation="after")
         return goes_on and in_time and served and after.outcome == "marker"
 
-    def load(self, phase: str, whole: Question, requests: int) -> None:
-        """Record how much memory the publisher uses, and what was asked of it."""
-        stats = self.session.stats()
-        if stats is not None and stats.rss is not None:
-            self.session.mark(
-                "replay-load",
-                self.stream.name,
-                phase=phase,
-                rss=stats.rss,
-                connections=4,
-                requests=requests,
-                answer_bytes=whole.payload_bytes,
-                batches=len(whole.numbers),
-            )
+    def load(self, phase: str, whole: Question) -> None:
+        """Record how much memory the publisher uses, once that no longer grows, and how large a whole answer is."""
+        used: list[int] = []
+        while len(used) < SAMPLES and (len(used) < 2 or used[-1] > used[-2] + STEADY):
+            stats = self.session.stats()
+            if stats is None or stats.rss is None:
+                return
+            used.append(stats.rss)
+            self.session.wait(lambda: False, SAMPLE_S)
+        size, batches = whole.payload_bytes, len(whole.numbers)
+        self.session.mark(
+            "replay-load", self.stream.name, phase=phase, rss=used[-1], answer_bytes=size, batches=batches
+        )
 
 
 def run(session: Session) -> None:

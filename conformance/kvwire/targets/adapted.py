@@ -28,6 +28,8 @@ PEER_OPTIONS = ("algorithm", "role", "multimodal")
 ROLES = ("cache", "publish")
 CAPACITY = 256
 """Blocks in the cache of a peer of ours unless asked otherwise: few, so that a short run evicts."""
+RING = 600
+"""Batches that a peer of ours retains for replay unless asked otherwise: few, so that a short run evicts."""
 TOPIC = "kv-events"
 """The topic of a peer of ours unless asked otherwise: an empty one would hide where it belongs."""
 
@@ -148,7 +150,13 @@ def peer(text: str) -> AdapterTarget:
         arguments.append("--multimodal")
     values = {key: value for key, value in options.values.items() if key in START_TEXTS}
     numbers = {key: options.integer(key, low=0 if key == "rank" else 1) for key in START_INTEGERS}
-    chosen = {"capacity": CAPACITY, "topic": TOPIC, **values, **{k: n for k, n in numbers.items() if n is not None}}
+    chosen = {
+        "capacity": CAPACITY,
+        "ring": RING,
+        "topic": TOPIC,
+        **values,
+        **{k: n for k, n in numbers.items() if n is not None},
+    }
     return AdapterTarget(text, (sys.executable, *arguments), msgspec.convert(chosen, Start), _paths())
 
 
