@@ -57,8 +57,6 @@ class Service(Area):
         self.awaited: list[tuple[int, Record]] = []
         self.resumed: dict[str, _Resumed] = {}
         self.loads: dict[str, _Load] = {}
-        self.completed = False
-        """Whether an answer came to its end after a pause, on a connection whose pipes cannot hold all of it."""
 
     def on_record(self, index: int, record: Record) -> None:
         detail = record.detail
@@ -133,7 +131,7 @@ class Service(Area):
             self.saw("KVW-REP-017")
 
     def _served(self, requirement: str, exchange: Exchange, expected: str) -> None:
-        if exchange.ends:
+        if exchange.outcome == "marker":
             self.saw(requirement)
         elif exchange.outcome in OPEN:
             self.open(requirement, OPEN[exchange.outcome])
@@ -141,7 +139,7 @@ class Service(Area):
             self.broke(
                 requirement,
                 expected,
-                f"{len(exchange.data)} batches and no end marker ({exchange.outcome}){exchange.oddities}",
+                f"{len(exchange.data)} batches and no end marker in time ({exchange.outcome}){exchange.oddities}",
                 Where(record=exchange.done),
             )
 
@@ -191,6 +189,15 @@ class Service(Area):
             elif exchange.situation == "paused":
                 self.open("KVW-REP-010", "no later answer tells what was retained when the client had paused")
 
+    def _completes(self) -> bool:
+        """Whether every answer on some connection that paused came to its end, though its pipes cannot hold them."""
+        ended: dict[str, bool] = {}
+        for exchange in self.exchanges.by_client.values():
+            resumed = self.resumed.get(exchange.connection)
+            if exchange.situation == "paused" and resumed is not None and resumed.overflows:
+                ended[exchange.connection] = bool(exchange.ends) and ended.get(exchange.connection, True)
+        return any(ended.values())
+
     def _left_out(self, exchange: Exchange, left_out: tuple[Hole, ...]) -> None:
         at_end = next((hole for hole in left_out if hole.at_end), None)
         if exchange.ends:
@@ -202,7 +209,7 @@ class Service(Area):
         for hole in left_out:
             if hole.evicted and (exchange.ends or not hole.at_end):
                 self.goes_on_from_oldest(exchange, hole)
-        if not exchange.ends and at_end is not None and at_end.evicted and self.completed:
+        if not exchange.ends and at_end is not None and at_end.evicted and self._completes():
             self.goes_on_from_oldest(exchange, at_end)
         else:
             self.resumes(exchange, left_out)
@@ -264,7 +271,6 @@ class Service(Area):
         elif resumed.paused_s > bound:
             self.open("KVW-REP-010", f"the pause lasted {resumed.paused_s:g} s, longer than the declared {bound:g} s")
         elif exchange.ends:
-            self.completed = True
             self.saw("KVW-REP-010")
         else:
             retained = sum(len(hole.retained) for hole in left_out)

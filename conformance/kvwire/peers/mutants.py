@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kvwire.peers import answers, engines, frames, payloads, shedding
+from kvwire.peers import answers, engines, frames, payloads, pressed, shedding
 from kvwire.peers.adapter import Peer, chosen, options, serve
 from kvwire.trace import ControlLevel
 
@@ -103,6 +103,16 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "replay-truncated": {"make_publisher": answers.ReplayTruncated},
     "replay-forgets": {"make_publisher": answers.ReplayForgets},
     "replay-end-payload": {"make_publisher": answers.ReplayEndPayload},
+    "replay-gives-up": {"make_publisher": pressed.gives_up},
+    "replay-drops-silently": {"make_publisher": pressed.DropsSilently},
+    "replay-skips": {"make_publisher": pressed.ReplaySkips},
+    "replay-ends-early": {"make_publisher": pressed.ReplayEndsEarly},
+    "replay-first": {"make_publisher": pressed.ReplayFirst},
+    "replay-one-at-a-time": {"make_publisher": pressed.ReplayOneAtATime},
+    "replay-dies-with-client": {"make_publisher": pressed.ReplayDiesWithClient},
+    "replay-hoards": {"make_publisher": pressed.ReplayHoards},
+    "replay-breaks-off": {"make_publisher": pressed.ReplayBreaksOff},
+    "replay-counts-places": {"make_publisher": pressed.ReplayCountsPlaces},
     "nil-rank": {"make_publisher": payloads.NilRank},
     "switching-rank": {"make_publisher": payloads.SwitchingRank},
     "wrong-rank": {"make_publisher": payloads.WrongRank},
