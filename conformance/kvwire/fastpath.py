@@ -28,6 +28,15 @@ class _Stored(msgspec.Struct, tag="BlockStored", tag_field="type", forbid_unknow
     hash_algo: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class _WideStored(_Stored, tag="BlockStored", tag_field="type", forbid_unknown_fields=True, omit_defaults=True):
+    """The same from an encoder that declares sixteen keys or more: msgspec then writes a map16 header, even for few."""
+
+    beyond_1: msgspec.UnsetType = msgspec.UNSET
+    beyond_2: msgspec.UnsetType = msgspec.UNSET
+    beyond_3: msgspec.UnsetType = msgspec.UNSET
+    beyond_4: msgspec.UnsetType = msgspec.UNSET
+
+
 class _Removed(msgspec.Struct, tag="BlockRemoved", tag_field="type", forbid_unknown_fields=True, omit_defaults=True):
     block_hashes: list[int]
     medium: str | None
@@ -45,7 +54,17 @@ class _Batch(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     data_parallel_rank: int
 
 
+class _WideBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    ts: float
+    events: list[_WideStored | _Removed | _Cleared]
+    data_parallel_rank: int
+
+
+MAP16 = b"\xde\x00"
+"""How the header of a short map begins where an encoder has room for a long one."""
+
 _decode = msgspec.msgpack.Decoder(_Batch).decode
+_decode_wide = msgspec.msgpack.Decoder(_WideBatch).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -116,7 +135,9 @@ def read_quickly(payload: bytes) -> Reading | None:
     Its events carry no byte offsets.
     """
     try:
-        batch = _decode(payload)
+        batch: _Batch | _WideBatch = _decode(payload)
+        if MAP16 in payload and _encode(batch) != payload:
+            batch = _decode_wide(payload)
     except (msgspec.MsgspecError, RecursionError):
         return None
     if not math.isfinite(batch.ts) or not 0 <= batch.data_parallel_rank < 2**31 or _encode(batch) != payload:
