@@ -230,6 +230,8 @@ def read(path: Path) -> Trace:
         raise TraceError(f"{path}: {error}") from None
 
 
+_WAITED = frozenset({"idle-done"})
+"""What takes nothing but to listen."""
 _ASKED = frozenset({"replay-request", "replay-behind", "replay-resumed", "replay-done", "unreachable"})
 
 
@@ -250,7 +252,7 @@ def lowered(trace: Trace, level: ControlLevel) -> Trace:
     def kept(record: Record) -> bool:
         if record.stream not in declared:
             return False
-        if record.is_live or record.source == Source.HARNESS:
+        if record.is_live or record.source == Source.HARNESS or record.event in _WAITED:
             return True
         if record.source == Source.MONITOR:
             return level == "replayable" or record.detail.get("of") in LIVE

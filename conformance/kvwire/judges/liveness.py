@@ -5,13 +5,17 @@ from __future__ import annotations
 from kvwire.instances import Records
 from kvwire.judges.area import Area, Context, judge
 from kvwire.stimuli import succeeded
+from kvwire.strains import Strain, strains
 from kvwire.timeline import split_live
 from kvwire.trace import Record, Source
 from kvwire.verdict import Where
 
+ATTEMPTS = 3
+"""How often the call has to be too long in one situation."""
+
 
 class Liveness(Area):
-    """Reads what became of batches that were accepted just before a stop, and when endpoints came free."""
+    """Reads how long calls took under strain, what came of idle times and of stops."""
 
     name = "liveness"
     memory = "O(instances)"
@@ -19,17 +23,77 @@ class Liveness(Area):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.freed: list[tuple[int, Record]] = []
+        self.own: list[tuple[int, Record]] = []
 
     def on_record(self, index: int, record: Record) -> None:
+        if record.source == Source.STIMULUS:
+            self.own.append((index, record))
         if record.event == "freed":
             self.freed.append((index, record))
+        elif record.event == "idle-done":
+            self.beats(index, record)
 
     def finish(self) -> None:
+        situations: dict[str, list[Strain]] = {}
+        for strain in strains(self.own):
+            situations.setdefault(strain.situation, []).append(strain)
+        for situation, attempts in situations.items():
+            self.never_blocks(situation, attempts)
         for records in self.context.instances.values():
             self.freed += [(index, record) for index, record in records if record.event == "freed"]
             self._saturated(records)
         for index, record in self.freed:
             self.frees(index, record)
+
+    # the engine
+
+    @judge("KVW-LIV-001")
+    def never_blocks(self, situation: str, attempts: list[Strain]) -> None:
+        """KVW-LIV-001: A publisher MUST NOT block its engine beyond the declared bound `publish_ms` for a slow
+        subscriber, a full queue or a replay client.
+
+        The adapter measures its call. A time alone proves nothing on a busy machine: the call has to be too long in
+        each of several attempts, and those in which a thread of the harness was held up as well do not count.
+        """
+        bound = self.context.statement.bounds.publish_ms
+        calm = [attempt for attempt in attempts if attempt.stalled_ms < bound / 2]
+        long = [attempt for attempt in calm if attempt.longest_ms > bound]
+        for attempt in attempts:
+            if attempt.longest_ms <= bound:
+                self.saw("KVW-LIV-001", attempt.calls)
+        if len(long) >= ATTEMPTS and len(long) == len(calm):
+            times = ", ".join(f"{attempt.longest_ms:.0f}" for attempt in long)
+            self.broke(
+                "KVW-LIV-001",
+                f"a call that returns within {bound:g} ms",
+                f"{situation}: in {len(long)} attempts of {len(long)} a call that took {times} ms",
+                Where(record=long[0].record),
+            )
+        elif len(long) == len(attempts) or not calm:
+            self.open("KVW-LIV-001", f"{situation}: a call was too long, and too few attempts could be made to be sure")
+        elif long:
+            self.note("KVW-LIV-001", f"{situation}: a call took {long[0].longest_ms:.0f} ms, and the next ones did not")
+
+    @judge("KVW-LIV-002")
+    def beats(self, index: int, record: Record) -> None:
+        """KVW-LIV-002: A publisher SHOULD send an empty batch when it has sent nothing for the declared interval
+        `heartbeat_s`.
+
+        The harness is silent and waits for twice the interval. A stream on which others cause batches shows nothing.
+        """
+        interval = self.context.statement.bounds.heartbeat_s
+        match record.detail["outcome"]:
+            case "seen":
+                self.saw("KVW-LIV-002")
+            case "bound":
+                self.broke(
+                    "KVW-LIV-002",
+                    f"an empty batch after {interval:g} s without one",
+                    f"nothing for {record.detail['after_s']:g} s",
+                    Where(record=index),
+                )
+            case _:
+                self.open("KVW-LIV-002", "the stream was not idle for the declared interval")
 
     # stopping
 

@@ -58,6 +58,7 @@ class Peer:
     role: Role = "cache"
     algorithm: str = "v2_sha256_64/u32"
     multimodal: bool = False
+    heartbeat: float | None = None
     make_engine: MakeEngine = CacheEngine
     make_publisher: MakePublisher = ZmqPublisher
     statement: Mapping[str, Any] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class Peer:
             "bounds": {
                 "replay_clients": publisher.replay_limits.clients,
                 "replay_waiting": publisher.replay_limits.waiting_per_client,
+                **({} if self.heartbeat is None else {"heartbeat_s": self.heartbeat}),
             },
             **self.statement,
         }
@@ -192,8 +194,9 @@ class Adapter:
             case "encode":
                 publisher.publish(Batch(float("nan"), (), publisher.rank))
             case "send":
-                _fail_next_send(publisher)
-                publisher.publish(Batch(time.time(), (), publisher.rank))
+                doomed = Batch(time.time(), (), publisher.rank)
+                _fail_to_send(publisher, doomed)
+                publisher.publish(doomed)
             case kind:
                 raise Refused(f"the fault {kind!r} cannot be caused; 'encode' and 'send' can")
         return {}
@@ -228,6 +231,7 @@ class Adapter:
             max_queue=options.queue or default.max_queue,
             send_mark=options.hwm or default.send_mark,
             ring=options.ring or default.ring,
+            heartbeat=self.peer.heartbeat,
         )
 
     def _private(self, name: str) -> str:
@@ -290,15 +294,18 @@ def _mm_item(item: Mapping[str, Any]) -> MmItem:
     return MmItem(bytes.fromhex(item["digest"]), runs, item.get("uuid"))
 
 
-def _fail_next_send(publisher: ZmqPublisher) -> None:
-    """Let the next message fail at the socket, as it does where memory is exhausted, and those after it pass."""
+def _fail_to_send(publisher: ZmqPublisher, doomed: Batch) -> None:
+    """Let the message of one batch fail at the socket, as it does where memory is exhausted, and the others pass."""
     send = publisher._send_live  # noqa: SLF001 - a fault is made here
+    payload = publisher._encode(doomed)  # noqa: SLF001
 
-    def fail(_: Frames) -> None:
-        vars(publisher)["_send_live"] = send
-        raise zmq.ZMQError(zmq.ENOBUFS)
+    def send_unless_doomed(frames: Frames) -> None:
+        if frames[-1] == payload:
+            vars(publisher)["_send_live"] = send
+            raise zmq.ZMQError(zmq.ENOBUFS)
+        send(frames)
 
-    vars(publisher)["_send_live"] = fail
+    vars(publisher)["_send_live"] = send_unless_doomed
 
 
 def _rss() -> int:
@@ -337,11 +344,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--role", choices=("cache", "publish"), default="cache")
     parser.add_argument("--algorithm", choices=tuple(ALGORITHMS), default=Peer.algorithm)
     parser.add_argument("--multimodal", action="store_true", help="announce blocks with digest tokens")
+    parser.add_argument("--heartbeat", type=float, metavar="S", help="seconds of silence before an empty batch")
 
 
 def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
     """The fields of ``Peer`` that the options chose."""
-    return {"role": arguments.role, "algorithm": arguments.algorithm, "multimodal": arguments.multimodal}
+    fields = ("role", "algorithm", "multimodal", "heartbeat")
+    return {field: getattr(arguments, field) for field in fields}
 
 
 def parse(argv: Sequence[str] | None, description: str) -> argparse.Namespace:

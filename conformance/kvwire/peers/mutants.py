@@ -45,6 +45,8 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "numbers-what-it-encodes": {"make_publisher": shedding.NumbersWhatItEncodes},
     "stalls-after-a-failure": {"make_publisher": shedding.StallsAfterAFailure},
     "sheds-single-events": {"make_publisher": shedding.ShedsSingleEvents},
+    "blocks-its-caller": {"make_publisher": shedding.BlocksItsCaller},
+    "no-heartbeat": {"make_publisher": shedding.without_heartbeat, "heartbeat": 0.2},
     "batch-of-two": {"make_publisher": payloads.BatchOfTwo},
     "integer-ts": {"make_publisher": payloads.IntegerTs},
     "nan-ts": {"make_publisher": payloads.NanTs},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
@@ -9,6 +11,31 @@ from kvwire_reference.replay import Frames
 from kvwire_reference.wire import Batch
 
 STALLED_MS = 50
+PAUSE_S = 0.12
+"""How long a publisher rests that could not encode a batch."""
+FULL_S = 0.001
+"""How often one that waits for room looks whether there is some."""
+
+
+def without_heartbeat(config: PublisherConfig) -> ZmqPublisher:
+    """The reference, which sends no heartbeat, whatever it declares."""
+    return ZmqPublisher(msgspec.structs.replace(config, heartbeat=None))
+
+
+class BlocksItsCaller(ZmqPublisher):
+    """Lets its caller wait while the queue is full, and rests after a batch that it cannot encode, as vLLM does."""
+
+    def publish(self, batch: Batch) -> bool:
+        while len(self._queue) >= self.config.max_queue and not self._stopped:
+            time.sleep(FULL_S)
+        return super().publish(batch)
+
+    def _encode(self, batch: Batch) -> bytes:
+        try:
+            return super()._encode(batch)
+        except ValueError:
+            time.sleep(PAUSE_S)
+            raise
 
 
 class ShedsSingleEvents(ZmqPublisher):

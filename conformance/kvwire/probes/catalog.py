@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from kvwire.probes import endpoints, live, ranks, replay, replay_pressure, reset, restart, stop, workload
+from kvwire.probes import (
+    endpoints,
+    gaps,
+    heartbeat,
+    live,
+    pressure,
+    ranks,
+    replay,
+    replay_pressure,
+    reset,
+    restart,
+    stop,
+    workload,
+)
 from kvwire.probes.session import Mode, Probe, Session
 
 PROBES: tuple[Probe, ...] = (
@@ -12,8 +25,12 @@ PROBES: tuple[Probe, ...] = (
     workload.BATCHES,
     replay.PROBE,
     reset.PROBE,
+    heartbeat.PROBE,
+    heartbeat.LONG,
     replay_pressure.PROBE,
     restart.PROBE,
+    gaps.PROBE,
+    pressure.PROBE,
     endpoints.PROBE,
     ranks.PROBE,
     stop.SATURATED,

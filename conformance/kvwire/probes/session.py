@@ -94,12 +94,17 @@ class Session:
 
     @property
     def can(self) -> frozenset[str]:
-        """What this run can do; ``fresh`` is to start other instances of the publisher."""
+        """What this run can do.
+
+        ``fresh`` is to start other instances of the publisher, ``heartbeat`` to wait for what it declares.
+        """
         able = {"passive"} if self.driver is None else {"passive", *self.driver.can}
         if self._fresh is not None:
             able.add("fresh")
         if any(stream.replay for stream in self.streams):
             able.add("replayable")
+        if self.statement.bounds.heartbeat_s is not None:
+            able.add("heartbeat")
         return frozenset(able)
 
     @property

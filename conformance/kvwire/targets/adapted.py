@@ -24,7 +24,7 @@ from kvwire.witness import Recorder
 
 START_TEXTS = ("endpoint", "replay", "topic")
 START_INTEGERS = ("rank", "world", "ranks_per_host", "queue", "hwm", "ring", "cap", "block_size", "capacity")
-PEER_OPTIONS = ("algorithm", "role", "multimodal")
+PEER_OPTIONS = ("algorithm", "role", "multimodal", "heartbeat")
 ROLES = ("cache", "publish")
 CAPACITY = 256
 """Blocks in the cache of a peer of ours unless asked otherwise: few, so that a short run evicts."""
@@ -148,6 +148,8 @@ def peer(text: str) -> AdapterTarget:
         arguments += ["--role", role]
     if options.one_of("multimodal", ("true", "false")) == "true":
         arguments.append("--multimodal")
+    if (heartbeat := options.positive("heartbeat")) is not None:
+        arguments += ["--heartbeat", str(heartbeat)]
     values = {key: value for key, value in options.values.items() if key in START_TEXTS}
     numbers = {key: options.integer(key, low=0 if key == "rank" else 1) for key in START_INTEGERS}
     chosen = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +139,19 @@ class Options:
         if not value.isascii() or not value.isdecimal() or int(value) < low:
             raise TargetError(f"{self.text!r}: option {name!r} is an integer of at least {low}, not {value!r}")
         return int(value)
+
+    def positive(self, name: str) -> float | None:
+        """The value of an option as a number above 0; None when it is not given."""
+        text = self.values.get(name)
+        if text is None:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf:
+            raise TargetError(f"{self.text!r}: option {name!r} is a number above 0, not {text!r}")
+        return value
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str | None:
         """The value of an option out of a few."""

@@ -1,0 +1,96 @@
+"""Batches that can be told apart by every one of their events, for attacks that lose some."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from kvwire.dialect import read
+from kvwire.probes.session import Session
+from kvwire.protocol import Refused
+from kvwire.timeline import split_live
+from kvwire.trace import Record
+
+TAIL_S = 5.0
+"""How long the batch that was offered last is waited for."""
+AGAIN_S = 0.02
+"""How long a full queue gets before another batch is offered."""
+
+
+class Markers:
+    """Makes batches of several stores, each of blocks that no other store holds, and offers them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.events = 2
+        """Events of a batch; one where the publisher takes no several."""
+        self.blocked_us: list[int] = []
+        """How long each call took, as the adapter measured it."""
+
+    def batch(self, blocks: int = 1) -> dict[str, Any]:
+        """One batch, with so many blocks in each store."""
+        offers = self.session.offers
+        return offers.batch(*[offers.root(blocks) for _ in range(self.events)])
+
+    def one(self, blocks: int = 1) -> bool:
+        """Offer one batch; whether it was accepted.
+
+        Raises:
+            Refused: when the adapter takes neither several events nor one.
+        """
+        try:
+            return self._offer(self.batch(blocks))
+        except Refused:
+            if self.events == 1:
+                raise
+            self.events = 1
+            return self._offer(self.batch(blocks))
+
+    def _offer(self, batch: dict[str, Any]) -> bool:
+        driver = self.session.driver
+        assert driver is not None
+        answer = driver.publish(batch)
+        self.blocked_us.append(answer.blocked_us)
+        return answer.accepted
+
+    def burst(self, batches: list[dict[str, Any]]) -> None:
+        """Offer batches at once where the adapter can, else one after the other."""
+        driver = self.session.driver
+        assert driver is not None
+        if "burst" in driver.can:
+            self.blocked_us += driver.burst(batches).blocked_us
+            return
+        for batch in batches:
+            self._offer(batch)
+
+
+def tail(session: Session, markers: Markers) -> bool:
+    """Offer one more batch, as soon as one is accepted, and wait until it is seen: then what came before is decided."""
+    stream = session.driven
+    recorder = session.recorder
+    began = time.monotonic()
+    read_to = len(recorder.records)
+    accepted = markers.one()
+    stamp = session.offers.stamp
+
+    def seen() -> bool:
+        nonlocal read_to
+        new, read_to = recorder.records[read_to:], len(recorder.records)
+        return any(_stamp(record) >= stamp for record in new if record.stream == stream.name and record.is_live)
+
+    while not accepted and session.left() > 0 and time.monotonic() - began < TAIL_S:
+        if session.wait(seen, AGAIN_S):
+            break
+        accepted, stamp = markers.one(), session.offers.stamp
+    came = session.wait(seen, TAIL_S)
+    after = round(time.monotonic() - began, 3)
+    session.mark("tail-done", stream.name, outcome="seen" if came else "bound", after_s=after, bound_s=TAIL_S)
+    return came
+
+
+def _stamp(record: Record) -> float:
+    """The ``ts`` of a live message; below every other where it has none."""
+    parts = None if record.frames is None else split_live(record.frames)
+    ts = None if parts is None else read(parts[1]).ts
+    return -math.inf if ts is None else ts

@@ -1,0 +1,90 @@
+"""The caller of ``publish`` while the publisher is busy with others: replay clients that do not read, and failures."""
+
+from __future__ import annotations
+
+import contextlib
+
+import zmq
+
+from kvwire.probes.beside import attacked
+from kvwire.probes.gaps import BURST, QUEUE, STARTS
+from kvwire.probes.markers import Markers, tail
+from kvwire.probes.session import Probe, Session
+from kvwire.probes.strain import ATTEMPTS, strain, unread
+from kvwire.protocol import Refused, Unsupported
+
+RETAINED = 1200
+"""Batches that replay has to answer with, so that answering takes its time."""
+REQUESTS = 40
+"""Requests for all of them that a client sends without reading an answer."""
+
+
+def fill(session: Session, markers: Markers) -> None:
+    """Give replay something to answer with: empty batches, less than a queue's worth at a time."""
+    offers = session.offers
+    with contextlib.suppress(Refused):
+        for _ in range(RETAINED // (QUEUE - 1)):
+            if session.left() <= 0:
+                return
+            markers.burst([offers.batch() for _ in range(QUEUE - 1)])
+    tail(session, markers)
+
+
+def unanswered(session: Session, markers: Markers) -> bool:
+    """A burst while a client waits for many answers that it does not read."""
+
+    def act() -> bool:
+        with unread(session, zmq.DEALER, session.driven.replay, REQUESTS):
+            markers.burst([markers.batch() for _ in range(BURST)])
+            return tail(session, markers)
+
+    return session.driven.replay is None or strain(session, markers, "a replay client that does not read", act)
+
+
+def failures(session: Session, markers: Markers) -> bool:
+    """A queue full of batches that cannot be encoded, and one that can, while replay has much to answer."""
+    driver = session.driver
+    assert driver is not None
+
+    def act() -> bool:
+        with unread(session, zmq.DEALER, session.driven.replay, REQUESTS):
+            for _ in range(QUEUE + 2):
+                driver.fault("encode")
+            markers.one()
+            return tail(session, markers)
+
+    try:
+        return strain(session, markers, "a queue full of batches that cannot be encoded", act)
+    except (Refused, Unsupported):
+        return True
+
+
+def attack(session: Session) -> None:
+    """Replay, then failures too."""
+    markers = Markers(session)
+    markers.one()
+    session.stats()
+    fill(session, markers)
+    if unanswered(session, markers):
+        failures(session, markers)
+    session.stats()
+
+
+def run(session: Session) -> None:
+    """On another instance, with a small queue where it takes one."""
+    with (
+        session.fresh() as instances,
+        attacked(session, instances[0], "pressure", *STARTS) as own,
+    ):
+        if own is not None:
+            attack(own)
+
+
+PROBE = Probe(
+    name="pressure",
+    run=run,
+    needs=frozenset({"fresh", "publish"}),
+    must_survive=("KVW-LIV-001",),
+    bounds=f"{REQUESTS} requests that nobody reads, {BURST} batches at once; what makes the call wait is repeated "
+    f"{ATTEMPTS} times",
+)
