@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
     entries, undecided = identities.update(locked, tests)
     hand = {path: (folder / path).read_bytes() for path in BY_HAND}
     problems += known.problems(hand[known.PATH], hashes)
+    problems += [
+        f"{known.PATH}: {a.id}: {tests[a.id]} has the id too" for a in known.read(hand[known.PATH]) if a.id in tests
+    ]
     listing = write_manifest(manifest.build({**data, **hand}))
     extra = {
         manifest.EDITION_FILE: f"{EDITION}\n".encode(),
@@ -97,15 +101,15 @@ def write(folder: Path) -> list[str]:
     return []
 
 
-def _strays(folder: Path, data: dict[str, bytes]) -> list[str]:
+def _strays(folder: Path, data: Mapping[str, bytes]) -> list[str]:
     kinds = {path.split("/")[0] for path in data if "/" in path}
     there = [str(p.relative_to(folder)) for kind in sorted(kinds) for p in sorted((folder / kind).glob("*.json"))]
     return [path for path in there if path not in data and path not in BY_HAND]
 
 
-def check(folder: Path) -> list[str]:
-    """Where the files of a folder differ from what the generators give: file, line and test of each place."""
-    data, problems = generate(folder)
+def differences(folder: Path, data: Mapping[str, bytes]) -> list[str]:
+    """Where the files of a folder differ from this data: file, line and test of each place."""
+    problems = []
     for path, content in data.items():
         target = folder / path
         if not target.is_file():
@@ -113,3 +117,9 @@ def check(folder: Path) -> list[str]:
         elif (found := target.read_bytes()) != content:
             problems += difference(path, content, found)
     return problems + [f"{path}: no generator writes this file: remove it" for path in _strays(folder, data)]
+
+
+def check(folder: Path) -> list[str]:
+    """Where a folder differs from what the generators give, and what has to be decided by hand."""
+    data, problems = generate(folder)
+    return problems + differences(folder, data)

@@ -108,9 +108,11 @@ class Filter:
         return self._process.wait()
 
     def kill(self) -> None:
-        """End it now, with what it started."""
+        """End it now, with what it started, and close its output."""
+        assert self._process.stdout is not None
         self._signal(signal.SIGKILL)
         self._process.wait()
+        self._process.stdout.close()
 
     def _signal(self, means: signal.Signals) -> None:
         if self._process.poll() is None:

@@ -41,7 +41,7 @@ def known_cases() -> list[Case]:
         ),
         case("known-lora-root", "with a LoRA id", k, ONE_TO_FOUR, 4, lora_id="123"),
         case(
-            "no-wrap-child-partial",
+            "known-no-wrap-child-partial",
             "behind a parent that was hashed without the wrap",
             k,
             (5, 6),
@@ -49,7 +49,7 @@ def known_cases() -> list[Case]:
             parent="944812140882783",
         ),
         case(
-            "no-wrap-child",
+            "known-no-wrap-child",
             "behind a parent that was hashed without the wrap",
             k,
             (5, 6, 7, 8),
@@ -57,7 +57,7 @@ def known_cases() -> list[Case]:
             parent="944812140882783",
         ),
         case(
-            "no-wrap-salt-child-partial",
+            "known-no-wrap-salt-child-partial",
             "behind a salted parent that was hashed without the wrap",
             k,
             (5, 6),

@@ -253,7 +253,7 @@ WireFile = File[WireInput, WireExpected]
 EnvelopeFile = File[EnvelopeInput, EnvelopeExpected]
 ReplayFile = File[ReplayInput, ReplayExpected]
 EndpointFile = File[EndpointInput, EndpointExpected]
-AnyFile = HashFile | WireFile | EnvelopeFile | ReplayFile | EndpointFile
+AnyFile = File[Any, Any]
 
 FILE_TYPES: dict[str, Any] = {
     "kvwire/vectors/hash/1": HashFile,

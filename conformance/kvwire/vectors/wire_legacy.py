@@ -165,6 +165,7 @@ def payloads() -> list[tuple[str, str, list[Bad]]]:
             "not-full",
             "block-size-range",
             [TS, [one(token_ids=[], block_size=0, medium="CPU")], 0],
+            "token-count",
         ),
         _legacy(
             "tokenless",
