@@ -234,11 +234,11 @@ class Story:
 
     # replay
 
-    def ask(self, start: int | None = 0, kind: str = WELL_FORMED) -> str:
+    def ask(self, start: int | None = 0, kind: str = WELL_FORMED, **detail: Any) -> str:
         """Send a replay request; the name of its client."""
         self._clients += 1
         client = f"replay-{self._clients}"
-        detail: dict[str, Any] = {"client": client, "kind": kind}
+        detail |= {"client": client, "kind": kind}
         if start is not None:
             detail["start"] = str(start)
         self.stimulus("replay-request", **detail)
@@ -257,9 +257,9 @@ class Story:
         """End the hearing of an answer; the index of the record."""
         return self.stimulus("replay-done", client=client, outcome=outcome, after_s=10.0)
 
-    def replay(self, start: int = 0, *, without: Iterable[int] = (), marker: bool = True) -> str:
+    def replay(self, start: int = 0, *, without: Iterable[int] = (), marker: bool = True, **detail: Any) -> str:
         """A whole exchange, answered from what is retained; the name of its client."""
-        client = self.ask(start)
+        client = self.ask(start, **detail)
         left_out = set(without)
         kept = {n: c for n, c in sorted(self.retained.items()) if n >= start and n not in left_out}
         self.answer_batches(client, kept)

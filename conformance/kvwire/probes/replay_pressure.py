@@ -22,6 +22,8 @@ from kvwire.statement import Stream
 
 RETAINED = 450
 """Batches that an attack wants to find retained."""
+SPARSE = 10
+"""Of so many numbers one is there at least, or they are no count of batches."""
 MARKS = (1, SEND_MARK)
 """Receive high-water marks of clients that pause: the smallest, and the default."""
 CLIENTS = 8
@@ -65,8 +67,11 @@ class Attack:
         seen = self.session.recorder.newest(self.stream.name)
         rising = all(before < after for before, after in itertools.pairwise(question.numbers))
         ends_well = question.outcome == "marker" and question.messages == len(question.numbers) + 1
-        complete = bool(question.numbers) and (seen is None or question.numbers[-1] >= seen)
-        return question if rising and ends_well and complete else None
+        if not (rising and ends_well and question.numbers):
+            return None
+        first, last = question.numbers[0], question.numbers[-1]
+        dense = last - first < SPARSE * len(question.numbers)
+        return question if dense and (seen is None or last >= seen) else None
 
     # several at once
 
