@@ -99,16 +99,16 @@ class Attack:
         return min(enough, max(1, self.bounds.replay_waiting))
 
     def pause(self, whole: Question, mark: int, *, beyond: int = 0) -> Client:
-        """A connection with requests from 0, 1, 2 …, together more than its pipes take, that does not read yet.
+        """A connection with requests from the first batches on, together more than its pipes take, not read yet.
 
-        Each start is another one, so that each answer tells which request it belongs to.
+        Each start is another batch, so that each answer tells which request it belongs to.
         """
         client = self.asker.connect(self.stream, mark=mark)
         client.reading = False
-        for start in range(self.requests(whole, mark)):
+        for start in whole.numbers[: self.requests(whole, mark)]:
             self.asker.request(client, start, situation="paused")
-        for start in range(beyond if len(whole.numbers) > 2 * beyond else 0):
-            self.asker.request(client, whole.numbers[-1] - 1 - start, situation="beyond")
+        for start in whole.numbers[-2 : -2 - beyond : -1] if len(whole.numbers) > 2 * beyond else ():
+            self.asker.request(client, start, situation="beyond")
         return client
 
     def resume(self, clients: Iterable[Client], since: float, whole: Question, *, ask_behind: bool) -> None:
@@ -128,11 +128,11 @@ class Attack:
             client.reading = True
             client.heard_at = time.monotonic()
         if ask_behind:
-            self.hear_out(clients)
+            self.hear_out(clients, whole)
         self.asker.await_answers(clients)
 
-    def hear_out(self, clients: list[Client]) -> None:
-        """Hear connections until they are silent; then ask on those that still owe an answer from their last number.
+    def hear_out(self, clients: list[Client], whole: Question) -> None:
+        """Hear connections until they are silent; then ask on those that owe an answer, from about their last number.
 
         A connection keeps its order, so that the answer to the last request shows that the others will not come.
         """
@@ -142,10 +142,9 @@ class Attack:
             last = client.last
             if client.idle or last is None or client.lost:
                 continue
-            starts = {question.start for question in client.questions if not question.messages}
-            while last in starts:
-                last -= 1
-            self.asker.request(client, max(0, last), situation="behind")
+            unanswered = {question.start for question in client.questions if not question.messages}
+            start = max((n for n in whole.numbers if n <= last and n not in unanswered), default=last)
+            self.asker.request(client, start, situation="behind")
 
     def paused(self, whole: Question) -> None:
         """Two connections that do not read, and beside them live batches and clients that do."""
