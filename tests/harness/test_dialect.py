@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.finding import steady
 from tests.harness.streams import Event, cleared, pack, payload, removed, stored
 
 from kvwire import fastpath
@@ -78,6 +79,7 @@ EVENTS = st.lists(st.one_of(stores(), removals(), st.just(cleared())), max_size=
 STAMPS = st.floats(allow_nan=False, allow_infinity=False)
 
 
+@steady
 @given(EVENTS, STAMPS, st.integers(0, 2**31 - 1))
 def test_what_is_canonical_is_read_quickly_and_as_the_walker_reads_it(
     events: list[Event], ts: float, rank: int
@@ -91,6 +93,7 @@ def test_what_is_canonical_is_read_quickly_and_as_the_walker_reads_it(
     assert not any(event.flaws or not event.sound for event in quick.events)
 
 
+@steady
 @given(EVENTS, st.data())
 def test_what_is_read_quickly_is_what_the_walker_reads_whatever_was_done_to_it(
     events: list[Event], data: st.DataObject
@@ -103,6 +106,7 @@ def test_what_is_read_quickly_is_what_the_walker_reads_whatever_was_done_to_it(
         same(quick, read_slowly(bytes(content)))
 
 
+@steady
 @given(EVENTS)
 def test_the_headers_of_an_encoder_that_declares_many_keys_are_canonical_too(events: list[Event]) -> None:
     content = fastpath._encode(fastpath._decode_wide(payload(*events)))
@@ -370,6 +374,7 @@ def test_forms_side_by_side() -> None:
     assert read_slowly(pack([1.5, [], 0])).form == "none"
 
 
+@steady
 @given(st.binary(max_size=120))
 def test_no_payload_raises_anything(content: bytes) -> None:
     reading = read(content)

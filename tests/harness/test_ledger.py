@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.finding import steady
 
 from kvwire.ledger import Key, Ledger, State
 
@@ -134,6 +135,7 @@ STEPS = st.lists(
 )
 
 
+@steady
 @given(STEPS, st.booleans(), st.sampled_from(["set", "counted"]))
 def test_what_is_said_to_be_known_is_true(
     steps: list[tuple[str, str, str]], from_zero: bool, residency: Residency

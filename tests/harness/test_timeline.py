@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.finding import steady
 from tests.harness.streams import END_MARKER, T0, TOPIC, Story, foreign, number_frame, payload
 
 from kvwire.timeline import Arrival, Attribution, Batch
@@ -244,6 +245,7 @@ STEPS = st.lists(
 )
 
 
+@steady
 @given(STEPS)
 def test_nothing_is_lost_or_told_twice_whatever_came(steps: list[tuple[str, int, int]]) -> None:
     story = Story()

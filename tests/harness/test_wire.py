@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.finding import steady
 
 from kvwire.wire import Kind, LimitError, Limits, Node, WireError, walk
 
@@ -42,6 +43,7 @@ def plain(node: Node) -> Any:
     return node.value
 
 
+@steady
 @given(VALUES)
 def test_what_msgspec_writes_is_read_as_msgspec_reads_it(value: Any) -> None:
     data = msgspec.msgpack.encode(value)
@@ -50,6 +52,7 @@ def test_what_msgspec_writes_is_read_as_msgspec_reads_it(value: Any) -> None:
     assert msgspec.msgpack.encode(plain(node)) == data
 
 
+@steady
 @given(VALUES)
 def test_every_node_says_where_it_stands(value: Any) -> None:
     data = msgspec.msgpack.encode(value)
@@ -205,6 +208,7 @@ def ended(data: bytes) -> int | None:
     return None
 
 
+@steady
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     offset = ended(data)
@@ -214,6 +218,7 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
             msgspec.msgpack.decode(data)
 
 
+@steady
 @given(VALUES, st.data())
 def test_no_damage_to_real_bytes_raises_anything_else(value: Any, data: st.DataObject) -> None:
     content = bytearray(msgspec.msgpack.encode(value))

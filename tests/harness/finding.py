@@ -1,0 +1,5 @@
+"""How Hypothesis runs here: the same examples every time, and no word about a loaded machine. It finds, it never gates."""
+
+from hypothesis import HealthCheck, settings
+
+steady = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
