@@ -9,7 +9,7 @@ The file is newline-delimited JSON: a header, then one record a line, then ``{"e
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,6 +126,13 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class _End(msgspec.Struct, frozen=True, kw_only=True):
+    """The last line of the file: how many records stand before it."""
+
+    end: int
+    interrupted: bool = False
+
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _line = msgspec.json.Decoder(_Line)
 
@@ -189,7 +196,7 @@ def parse(raw_lines: Iterable[bytes]) -> Trace:
     """
     header: Header | None = None
     records: list[Record] = []
-    end: Mapping[str, Any] | None = None
+    end: _End | None = None
     for number, raw in enumerate(raw_lines, 1):
         if not raw.strip():
             continue
@@ -203,16 +210,19 @@ def parse(raw_lines: Iterable[bytes]) -> Trace:
             if header.trace != FORMAT:
                 raise TraceError(f"line {number}: format {header.trace!r}, this harness reads {FORMAT!r}")
         elif raw.startswith(b'{"end":'):
-            end = msgspec.json.decode(raw, type=dict[str, Any])
+            try:
+                end = msgspec.json.decode(raw, type=_End)
+            except msgspec.MsgspecError as error:
+                raise TraceError(f"line {number}: no end line: {error}") from None
         else:
             records.append(_read_record(number, raw))
     if header is None:
         raise TraceError("the file is empty: a trace begins with its header")
     if end is None:
         raise TraceError(f"the end line is missing after {len(records)} records: the file was cut short")
-    if end.get("end") != len(records):
-        raise TraceError(f"the end line counts {end.get('end')} records, the file has {len(records)}")
-    return Trace(header=header, records=tuple(records), interrupted=bool(end.get("interrupted")))
+    if end.end != len(records):
+        raise TraceError(f"the end line counts {end.end} records, the file has {len(records)}")
+    return Trace(header=header, records=tuple(records), interrupted=end.interrupted)
 
 
 def read(path: Path) -> Trace:

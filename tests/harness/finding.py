@@ -1,4 +1,4 @@
-"""How Hypothesis runs here: the same examples every time, whatever the load of the machine. It finds, it never gates."""
+"""How Hypothesis runs here: the same examples in every run, however busy the machine. It finds, it never gates."""
 
 from hypothesis import HealthCheck, settings
 
