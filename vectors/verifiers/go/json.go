@@ -82,7 +82,8 @@ func canonical(value any) string {
 		if isFloat && ok && len(v) == 2 {
 			number, _ := strconv.ParseFloat(text, 64)
 			meant := math.Float64frombits(number64(bits, 16))
-			if number == meant && math.Signbit(number) == math.Signbit(meant) || text == "nan" && math.IsNaN(meant) || text == "" {
+			same := number == meant && math.Signbit(number) == math.Signbit(meant)
+			if same || text == "nan" && math.IsNaN(meant) || text == "" {
 				return "float " + bits
 			}
 			return "float " + bits + " and not " + text

@@ -106,7 +106,8 @@ func (broken *sentences) event(event node, stored bool) {
 	}
 	medium, _ := event.get("medium")
 	broken.unless(medium.kind == null || medium.kind == text && len(medium.data) > 0, "KVW-EVT-015")
-	for key, of := range map[string]kind{"lora_id": integer, "lora_name": text, "kv_cache_spec_kind": text, "hash_algo": text} {
+	kinds := map[string]kind{"lora_id": integer, "lora_name": text, "kv_cache_spec_kind": text, "hash_algo": text}
+	for key, of := range kinds {
 		value, _ := event.get(key)
 		broken.unless(value.kind == null || value.kind == of, "KVW-EVT-021")
 	}

@@ -220,8 +220,9 @@ func verifyFile(listed object, data []byte) (failed int) {
 			}()
 		}
 	}
-	if canonical(ids) != canonical(listed.list("ids")) || len(ids) != listed.number("count") || len(ids) != file.number("count") {
-		fail("ids", fmt.Sprintf("expected %d tests as the manifest lists them, got others", listed.number("count")))
+	counts := len(ids) == listed.number("count") && len(ids) == file.number("count")
+	if !counts || canonical(ids) != canonical(listed.list("ids")) {
+		fail("ids", "expected the tests that the manifest lists, got others")
 	}
 	fmt.Printf("%s: %d passed, %d failed", path, passed, failed)
 	if skips > 0 {

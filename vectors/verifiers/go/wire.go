@@ -128,7 +128,9 @@ var order = []string{
 }
 
 // The names that the projection's own objects have.
-var taken = map[string]bool{"[hex]": true, "[hex str]": true, "[int]": true, "[bits float]": true, "[ext hex]": true, "[map]": true}
+var taken = map[string]bool{
+	`["hex"]`: true, `["hex" "str"]`: true, `["int"]`: true, `["bits" "float"]`: true, `["ext" "hex"]`: true, `["map"]`: true,
+}
 
 // field: the value of a 64-bit field, or inside of one. Keys of objects name fields, wherever they stand.
 func project(value node, field bool) any {
@@ -177,7 +179,7 @@ func projectMap(items []node) any {
 		keys, distinct[key] = append(keys, key), true
 	}
 	sort.Strings(keys)
-	if !plain || taken[fmt.Sprint(keys)] {
+	if !plain || taken[fmt.Sprintf("%q", keys)] {
 		list := []any{}
 		for at := 0; at < len(items); at += 2 {
 			list = append(list, []any{project(items[at], false), project(items[at+1], false)})

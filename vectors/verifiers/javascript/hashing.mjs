@@ -78,7 +78,8 @@ function pickled(value) {
   if (Buffer.isBuffer(value)) return join(0x43, value.length, value, 0x94);
   if (typeof value === "string") return join(0x8c, Buffer.byteLength(value), Buffer.from(value), 0x94);
   if (typeof value === "number") {
-    if (value < 2 ** 31) return value < 256 ? join(0x4b, value) : value < 65536 ? join(0x4d, little(value, 2)) : join(0x4a, little(value, 4));
+    if (value < 2 ** 8) return join(0x4b, value);
+    if (value < 2 ** 31) return value < 2 ** 16 ? join(0x4d, little(value, 2)) : join(0x4a, little(value, 4));
     let size = 4;
     while (value >= 2 ** (8 * size - 1)) size += 1;
     return join(0x8a, size, little(value, size));
@@ -147,7 +148,8 @@ const READ = {
 export function answer(group, input) {
   const label = group.algorithm;
   const width = label.endsWith("/u64") ? 8 : (group.width ?? 4);
-  const given = Object.fromEntries(Object.entries(input).map(([name, value]) => [name, READ[name] ? READ[name](value) : value]));
+  const given = { ...input };
+  for (const [name, read] of Object.entries(READ)) if (name in input) given[name] = read(input[name]);
   const tokens = (given.tokens ?? []).flatMap(tokensOf);
   const faults = [];
   if (tokens.some((t) => Buffer.isBuffer(t) && t.length !== 32)) faults.push("digest-length");

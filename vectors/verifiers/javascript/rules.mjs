@@ -8,7 +8,8 @@ const COUNTS = ["group_idx", "kv_cache_spec_sliding_window"];
 const integer = (value, low, high) => typeof value === "bigint" && value >= low && value < high;
 const count = (value) => integer(value, 0n, 1n << 64n);
 const digest = (value) => typeof value === "string" && /^[0-9a-fA-F]{64}$/.test(value);
-const named = (value) => Object.fromEntries(value instanceof Pairs ? value.pairs.filter(([key]) => typeof key === "string") : []);
+const texts = (pairs) => pairs.filter(([key]) => typeof key === "string");
+const named = (value) => Object.fromEntries(value instanceof Pairs ? texts(value.pairs) : []);
 const given = (value) => value !== undefined && value !== null;
 
 // What may stand nowhere in a payload.
@@ -16,10 +17,9 @@ function* everywhere(value) {
   if (value instanceof Raw) yield "KVW-ENV-006";
   if (value instanceof Odd && value.kind === "ext") yield "KVW-EVT-004";
   if (value instanceof Pairs) {
-    const keys = value.pairs.map(([key]) => key);
-    const texts = keys.filter((key) => typeof key === "string");
-    if (texts.length < keys.length) yield "KVW-EVT-002";
-    if (new Set(texts).size < texts.length) yield "KVW-EVT-003";
+    const named = texts(value.pairs).map(([key]) => key);
+    if (named.length < value.pairs.length) yield "KVW-EVT-002";
+    if (new Set(named).size < named.length) yield "KVW-EVT-003";
     yield* everywhere(value.pairs.flat());
   }
   if (Array.isArray(value)) for (const inner of value) yield* everywhere(inner);

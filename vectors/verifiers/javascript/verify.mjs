@@ -42,7 +42,7 @@ function verifyFile(listed, data) {
   const tests = (file.groups ?? known).flatMap((group) => group.tests.map((test) => [group, test]));
   const ids = tests.map(([, test]) => test.id);
   if (String(ids) !== String(listed.ids) || ids.length !== listed.count || ids.length !== file.count) {
-    fail("ids", `expected ${listed.count} tests as the manifest lists them, got others`);
+    fail("ids", "expected the tests that the manifest lists, got others");
   }
   for (const [group, test] of tests) {
     try {

@@ -55,7 +55,7 @@ def verify_file(listed: dict[str, Any], data: bytes) -> Counter[str]:
     known = [{"algorithm": one["algorithm"], "tests": [{**one, "input": one}]} for one in file.get("answers", [])]
     tests = [(group, test) for group in file.get("groups", known) for test in group["tests"]]
     if [test["id"] for _, test in tests] != listed["ids"] or not len(tests) == listed["count"] == file["count"]:
-        fail("ids", f"expected {listed['count']} tests as the manifest lists them, got others")
+        fail("ids", "expected the tests that the manifest lists, got others")
     for group, test in tests:
         try:
             wrong = verify_test(kind, group, test)
