@@ -84,6 +84,16 @@ def test_an_answer_that_nobody_asks_for_is_named() -> None:
     )
 
 
+def test_a_test_that_is_gone_or_added_is_named() -> None:
+    path = "envelope/live.json"
+    lines = DATA[path].decode().splitlines(keepends=True)
+    row = next(n for n, text in enumerate(lines) if '"envelope-number-258"' in text)
+    (gone,) = build.difference(path, DATA[path], "".join(lines[:row] + lines[row + 1 :]).encode())
+    assert gone == f"{path}:{row + 1}: envelope-number-258: a line is missing before this one"
+    (added,) = build.difference(path, DATA[path], "".join([*lines[:row], *lines[row - 1 : row], *lines[row:]]).encode())
+    assert added.endswith(": the line should not be here")
+
+
 # --- ids ----------------------------------------------------------------------------------------------------------
 
 

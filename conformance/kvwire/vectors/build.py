@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
+import os.path
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,22 +70,24 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
 
 def difference(path: str, wanted: bytes, found: bytes) -> list[str]:
     """Where a file differs from what it should be: a line per test, note or other line, with both texts."""
+    right, here = wanted.decode().split("\n"), found.decode(errors="replace").split("\n")
     problems = []
-    lines = itertools.zip_longest(
-        wanted.decode().splitlines(), found.decode(errors="replace").splitlines(), fillvalue=""
-    )
-    for number, (right, here) in enumerate(lines, 1):
-        if right == here:
-            continue
-        at = next((i for i, (a, b) in enumerate(zip(right, here, strict=False)) if a != b), min(len(right), len(here)))
-        start = max(0, at - SHOWN // 2)
-        name = name_of(right) or name_of(here)
-        place = f"{path}:{number}: {name}: " if name else f"{path}:{number}: "
-        shown = [repr(text[start : start + SHOWN]) for text in (right, here)]
-        problems.append(f"{place}the generator gives {shown[0]}, the file has {shown[1]}")
-        if len(right.splitlines()) != len(here.splitlines()) and not (right and here):
-            break
-    return problems or [f"{path}: line ends differ"] * (wanted != found)
+    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, right, here, autojunk=False).get_opcodes():
+        if tag != "equal":
+            pairs = itertools.zip_longest(right[i:i_end], here[j:j_end])
+            problems += [_place(path, j + number + 1, *pair) for number, pair in enumerate(pairs)]
+    return problems
+
+
+def _place(path: str, number: int, right: str | None, here: str | None) -> str:
+    name = name_of(right or "") or name_of(here or "")
+    place = f"{path}:{number}: {name}: " if name else f"{path}:{number}: "
+    if right is None or here is None:
+        return f"{place}{'the line should not be here' if right is None else 'a line is missing before this one'}"
+    common = os.path.commonprefix([right, here])
+    start = max(0, len(common) - SHOWN // 2)
+    shown = [repr(text[start : start + SHOWN]) for text in (right, here)]
+    return f"{place}the generator gives {shown[0]}, the file has {shown[1]}"
 
 
 def write(folder: Path) -> list[str]:
