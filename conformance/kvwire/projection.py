@@ -124,7 +124,8 @@ def plain_event(projected: Mapping[str, Any]) -> dict[str, Any]:
     """The event of a projection as plain values, integers as integers: what an encoder takes.
 
     Raises:
-        ValueError: when a decimal string is none.
+        ValueError: when a decimal string is none, or a value has no plain form (a text that is not UTF-8, an ext value,
+            a map with a key twice).
     """
     plain: dict[str, Any] = {}
     for key, value in projected.items():
@@ -147,6 +148,12 @@ def _plain(value: Any) -> Any:
             return int(value["int"])
         if set(value) == {"float", "bits"}:
             return read_float(value)
+        if set(value) == {"map"}:
+            pairs = [(_plain(key), _plain(item)) for key, item in value["map"]]
+            if len(dict(pairs)) == len(pairs):
+                return dict(pairs)
+        if frozenset(value) in WRAPPERS:
+            raise ValueError(f"{value!r} has no plain form")
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in value]
