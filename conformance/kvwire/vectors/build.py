@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import os.path
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,8 +83,8 @@ def _place(path: str, number: int, right: str | None, here: str | None) -> str:
     place = f"{path}:{number}: {name}: " if name else f"{path}:{number}: "
     if right is None or here is None:
         return f"{place}{'the line should not be here' if right is None else 'a line is missing before this one'}"
-    common = os.path.commonprefix([right, here])
-    start = max(0, len(common) - SHOWN // 2)
+    common = next((n for n, (a, b) in enumerate(zip(right, here, strict=False)) if a != b), min(len(right), len(here)))
+    start = max(0, common - SHOWN // 2)
     shown = [repr(text[start : start + SHOWN]) for text in (right, here)]
     return f"{place}the generator gives {shown[0]}, the file has {shown[1]}"
 
