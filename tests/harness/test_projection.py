@@ -37,9 +37,8 @@ def value(content: bytes) -> Any:
 
 
 def test_a_batch() -> None:
-    content = payload(
-        stored("ab", "r", size=2, hash_algo="v1_block_key"), removed("b"), cleared(), ts=T0 + 0.25, rank=7
-    )
+    store = stored("ab", "r", size=2, hash_algo="v1_block_key")
+    content = payload(store, removed("b"), cleared(), ts=T0 + 0.25, rank=7)
     first, second, third = [block(name) for name in "abr"]
     assert projected(content) == {
         "ts": {"float": "1735689600.25", "bits": "41d9dd2160100000"},
