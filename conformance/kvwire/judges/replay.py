@@ -116,7 +116,10 @@ class Replay(Area):
         names = ("topic", "sequence", "payload")
         for name, sent, replayed in zip(names, live, item.frames[1:], strict=False):
             if sent != replayed:
-                at = next((i for i, (a, b) in enumerate(zip(sent, replayed, strict=False)) if a != b), 0)
+                at = next(
+                    (i for i, (a, b) in enumerate(zip(sent, replayed, strict=False)) if a != b),
+                    min(len(sent), len(replayed)),
+                )
                 self.broke(
                     "KVW-REP-001",
                     f"the {name} frame as it was sent live: {sent[at : at + HEX_BYTES].hex() or '(empty)'}",
