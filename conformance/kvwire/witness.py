@@ -162,8 +162,8 @@ class Recorder:
         self.lives: dict[str, int] = {}
         """The adapter's count of starts per stream; stamped on stimulus and process records."""
         self._witnesses: dict[Source, Witness] = {}
-        self._within: dict[str, Callable[[], None]] = {}
-        """Streams that are heard by a socket of this process, and what takes from it."""
+        self._within: dict[str, tuple[int, Callable[[], None]]] = {}
+        """Streams that are heard by a socket of this process: its descriptor, and what takes from it."""
         self._sights: dict[tuple[str, str], _Sight] = {}
         self._newest: dict[str, int | None] = {}
         self._left = trace_bytes
@@ -237,12 +237,12 @@ class Recorder:
             raise WitnessError(f"{', '.join(late)}: the witness process was not ready within {bound_s:g} s")
 
     @contextmanager
-    def hearing(self, stream: str, take: Callable[[], None]) -> Iterator[None]:
-        """Inside, ``take`` is called with every pump: it records what a socket of this process hears of a stream.
+    def hearing(self, stream: str, fd: int, take: Callable[[], None]) -> Iterator[None]:
+        """Inside, ``take`` is called with every pump, at once when ``fd`` has something.
 
-        Such a stream has one live witness, ``live-a``.
+        It records what a socket of this process hears of a stream, whose one live witness, ``live-a``, that is.
         """
-        self._within[stream] = take
+        self._within[stream] = (fd, take)
         try:
             yield
         finally:
@@ -261,13 +261,13 @@ class Recorder:
         """
         poll = select.poll()
         by_fd = {witness.fd: witness for witness in self._witnesses.values() if not witness.closing}
-        for fd in by_fd:
+        for fd in [*by_fd, *(fd for fd, _ in self._within.values())]:
             poll.register(fd, select.POLLIN)
         moved = 0
-        for fd, _ in poll.poll(timeout_s * 1000):
+        for witness in [by_fd[fd] for fd, _ in poll.poll(timeout_s * 1000) if fd in by_fd]:
             with _whole():
-                moved += self._take(by_fd[fd])
-        for take in self._within.values():
+                moved += self._take(witness)
+        for _, take in self._within.values():
             with _whole():
                 take()
         return moved

@@ -72,5 +72,5 @@ def _listened(
     )
     with Ears(session) as ears:
         ear = ears.listen(stream.name, stream.endpoint, stream.mode)
-        with session.recorder.hearing(stream.name, ear.take):
+        with session.recorder.hearing(stream.name, ear.socket.fileno(), ear.take):
             yield own if handshakes(own) and prime(own) else None
