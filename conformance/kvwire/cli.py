@@ -17,6 +17,7 @@ from kvwire.hash_cli import hash_command
 from kvwire.judges import TABLE
 from kvwire.peers_cli import mutants, serve
 from kvwire.spec_cli import spec
+from kvwire.vectors_cli import vectors
 from kvwire.verdict import Exit
 
 
@@ -94,6 +95,7 @@ main.add_command(hash_command)
 main.add_command(serve)
 main.add_command(mutants)
 main.add_command(spec)
+main.add_command(vectors)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
