@@ -144,9 +144,9 @@ class _Subscriber:
                 frames = tuple(self.socket.recv_multipart(zmq.DONTWAIT))
             except zmq.Again:
                 return taken
-            now = time.monotonic_ns()
             self.events(out)
-            out.append(Item(self.index, now, self.monitor.handshakes, frames))
+            # Stamped after the events that stand before it, so that the times of a source never fall.
+            out.append(Item(self.index, time.monotonic_ns(), self.monitor.handshakes, frames))
         return BURST
 
 
