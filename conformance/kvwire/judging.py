@@ -280,6 +280,8 @@ def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Rea
             return Reason.NOT_USED
         case "KVW-REP-014" if "end_payload" in statement.extensions:
             return Reason.NOT_CLAIMED
+        case "KVW-END-014" | "KVW-EXP-002":  # no ephemeral port was given; nothing is reachable more widely
+            return Reason.NOT_USED
         case _ if requirement in WHEN_ANNOUNCED:
             return Reason.NOT_USED
         case _:

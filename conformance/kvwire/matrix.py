@@ -58,8 +58,10 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def profile_of(mutant: Mutant) -> str:
-    """The profile that a mutant is held to."""
-    return "multimodal" if mutant.peer.get("multimodal") else "replay"
+    """The profile that a mutant is held to: one that has the sentence that it breaks."""
+    if mutant.peer.get("multimodal"):
+        return "multimodal"
+    return "replay" if mutant.primary in registry.profile("replay").ids else "ranks"
 
 
 def recorded(target: str, limits: Limits = LIMITS, mode: Mode = "plain") -> Trace:

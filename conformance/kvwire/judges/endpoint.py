@@ -159,9 +159,7 @@ class Endpoint(Area):
         if start.bound is None:
             if start.free is False:
                 self.why.setdefault(about, "somebody else had the port meanwhile")
-            elif asks_any:
-                self.why.setdefault(about, f"an ephemeral port was refused: {start.refused}")
-            else:
+            elif not asks_any:
                 self._refused_soundly(start, about)
         elif asks_any:
             self.reports(start)

@@ -116,9 +116,9 @@ class Liveness(Area):
         """KVW-LIV-003: A publisher SHOULD send every batch that it accepted, on an orderly stop, within the declared
         bound `stop_s`.
 
-        A gate of ours lets nothing pass, a burst that no buffer of the kernel holds is accepted, and from the moment
-        of the stop everything passes. What is missing at the end of the numbers was lost by the stop; a hole before it
-        was not.
+        A gate of ours lets nothing pass, a burst that no buffer of the kernel holds is accepted, and soon after the
+        stop, a quarter of the bound at most, everything passes. What is missing at the end of the numbers was lost by
+        the stop; a hole before it was not.
         """
         if not burst.missing:
             self.saw("KVW-LIV-003", burst.accepted)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kvwire.peers import answers, engines, frames, payloads, pressed, shedding
+from kvwire.peers import answers, endings, engines, frames, payloads, places, pressed, shedding
 from kvwire.peers.adapter import Peer, chosen, options, serve
 from kvwire.trace import ControlLevel
 
@@ -118,6 +118,29 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "nil-rank": {"make_publisher": payloads.NilRank},
     "switching-rank": {"make_publisher": payloads.SwitchingRank},
     "wrong-rank": {"make_publisher": payloads.WrongRank},
+    "only-rank-zero": {"make_publisher": places.OnlyRankZero},
+    "always-rank-zero": {"make_publisher": places.AlwaysRankZero},
+    "shares-counter": {"make_publisher": places.SharesCounter},
+    "dials": {"make_publisher": places.Dials},
+    "ignores-rank-in-port": {"make_publisher": places.IgnoresRankInPort},
+    "ignores-rank-in-path": {"make_publisher": places.IgnoresRankInPath},
+    "guesses-port": {"make_publisher": places.GuessesPort},
+    "wraps-ports": {"make_publisher": places.WrapsPorts},
+    "looks-at-its-own-rank": {"make_publisher": places.LooksAtItsOwnRank},
+    "any-scheme": {"make_publisher": places.AnyScheme},
+    "empty-is-any": {"make_publisher": places.EmptyIsAny},
+    "alone-on-its-host": {"make_publisher": places.AloneOnItsHost},
+    "shares-its-path": {"make_publisher": places.SharesItsPath},
+    "cuts-paths": {"make_publisher": places.CutsPaths},
+    "names-nothing": {"make_publisher": places.NamesNothing},
+    "checks-late": {"make_publisher": places.ChecksLate},
+    "reports-what-was-asked": {"make_publisher": places.ReportsWhatWasAsked},
+    "no-ipv6": {"make_publisher": places.NoIPv6},
+    "stops-at-once": {"make_publisher": endings.StopsAtOnce},
+    "forgets-the-rest": {"make_publisher": endings.ForgetsTheRest},
+    "keeps-its-port": {"make_publisher": endings.KeepsItsPort},
+    "wide-by-default": {"statement": {"default_endpoint": "tcp://*:5557"}},
+    "binds-everywhere": {"make_publisher": places.BindsEverywhere},
 }
 """The fields of ``kvwire.peers.adapter.Peer`` that each mutant sets."""
 

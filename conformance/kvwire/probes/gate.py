@@ -6,9 +6,11 @@ The gate reads until the very end, so that whatever the publisher handed to the 
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -46,7 +48,7 @@ class Gate:
         self.dials = dials
         self.over = threading.Event()
         """One side has ended, and everything that the publisher had sent was passed on."""
-        self._shut = threading.Event()
+        self._opens_at = 0.0
         self._leave = threading.Event()
         self._listener, address = _socket(listen)
         self._file = Path(address) if isinstance(address, str) else None
@@ -67,11 +69,16 @@ class Gate:
 
     def shut(self) -> None:
         """Let nothing of the publisher's pass from now on."""
-        self._shut.set()
+        self._opens_at = math.inf
 
-    def open(self) -> None:
-        """Let everything pass."""
-        self._shut.clear()
+    def open(self, after_s: float) -> None:
+        """Let everything pass, after a while."""
+        self._opens_at = time.monotonic() + after_s
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether nothing of the publisher's passes."""
+        return time.monotonic() < self._opens_at
 
     def _run(self) -> None:
         with self._listener:
@@ -102,11 +109,11 @@ class Gate:
         with selectors.DefaultSelector() as both:
             both.register(subscriber, selectors.EVENT_READ, publisher)
             while not self._leave.is_set():
-                if self._shut.is_set() == (publisher in (key.fileobj for key in both.get_map().values())):
-                    if self._shut.is_set():
-                        both.unregister(publisher)
-                    else:
-                        both.register(publisher, selectors.EVENT_READ, subscriber)
+                heard = len(both.get_map()) > 1
+                if self.is_shut and heard:
+                    both.unregister(publisher)
+                elif not self.is_shut and not heard:
+                    both.register(publisher, selectors.EVENT_READ, subscriber)
                 for key, _ in both.select(TICK_S):
                     source = publisher if key.fileobj is publisher else subscriber
                     if not _forward(source, key.data):

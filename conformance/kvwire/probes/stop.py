@@ -22,6 +22,8 @@ BLOCKS = 64
 """Of a batch. Together half a megabyte: more than the buffers of a local connection hold, less than the usual marks."""
 PROMPTS = 40
 RETRY_S = 0.05
+SHUT_S = 0.2
+"""How long after the stop the gate opens: what is not waited for is lost by then."""
 QUIET_S = 0.05
 """Without a message, what passed the gate has been heard."""
 
@@ -135,8 +137,8 @@ def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, gate: G
     _stats(instance)
     session.mark("burst-begins", instance.name)
     work.many()
-    gate.open()
     began = time.monotonic()
+    gate.open(min(SHUT_S, session.statement.bounds.stop_s / 4))
     instance.driver.stop()
     patience = began + session.statement.bounds.stop_s + GRACE_S
     session.wait(gate.over.is_set, max(0.0, patience - time.monotonic()))

@@ -50,6 +50,8 @@ class Visits:
         self.session = session
         self.ground = ground
         self.ears = ears
+        self.held = False
+        """Whether something was still bound after the bound: one wait for that is enough."""
 
     def begin(self, instance: Instance, start: Start) -> Bound | None:
         """Start an instance, and look whether it is where it should be; None when it was refused.
@@ -90,20 +92,24 @@ class Visits:
         """
         began = time.monotonic()
         instance.driver.stop()
-        freed(self.session, instance.name, served(bound), began)
+        if not self.held:
+            self.held = not freed(self.session, instance.name, served(bound), began)
 
 
-def freed(session: Session, stream: str, endpoints: Iterable[str], began: float) -> None:
+def freed(session: Session, stream: str, endpoints: Iterable[str], began: float) -> bool:
     """Wait until endpoints can be bound anew, or for the declared bound and some more, and record which it was.
 
     A port that nobody listens at and that cannot be bound is somebody else's by now: ``taken``.
     """
     bound = session.statement.bounds.stop_s + GRACE_S
+    outcomes: set[str] = set()
     for endpoint in endpoints:
         free = session.wait(lambda: is_free(endpoint), max(0.0, began + bound - time.monotonic()))  # noqa: B023
         outcome = "free" if free else "held" if is_answered(endpoint) else "taken"
         after = round(time.monotonic() - began, 3)
         session.mark("freed", stream, endpoint=endpoint, outcome=outcome, after_s=after, bound_s=bound)
+        outcomes.add(outcome)
+    return "held" not in outcomes
 
 
 def _could_bind(endpoint: str) -> bool:
