@@ -10,8 +10,10 @@ import msgspec
 from kvwire import result
 from kvwire.judges import TABLE
 from kvwire.judging import Judged, judge_stream
+from kvwire.losses import losses
 from kvwire.registry import Profile, Registry
 from kvwire.result import Result
+from kvwire.timeline import Attribution
 from kvwire.trace import ControlLevel, Header, Source, Trace
 from kvwire.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
 
@@ -200,6 +202,16 @@ def _holes(judged: Judged) -> list[result.Hole]:
         )
         for incarnation in judged.timeline.incarnations
         for gap in incarnation.gaps
+    ] + [
+        result.Hole(
+            stream=judged.stream.name,
+            incarnation=loss.incarnation,
+            first=str(loss.first),
+            last=str(loss.last),
+            attribution=Attribution.TRANSPORT,
+            why=f"{loss.source} lacks {loss.count} of them, which {loss.delivered_by} delivered",
+        )
+        for loss in losses(judged.timeline)
     ]
 
 

@@ -48,7 +48,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="hole"):
-    """Numbers that no source delivered, and who lost them: reported, and a failure only where a sentence says so."""
+    """Numbers that no source delivered, or not to every witness, and who lost them.
+
+    They are reported, and a failure only where a sentence says so.
+    """
 
     stream: str
     incarnation: int

@@ -51,10 +51,18 @@ def default_profile(statement: Statement, *, replay: bool) -> str:
     return "replay" if replay else "core"
 
 
-def run(target: LiveTarget, settings: Settings | None = None, progress: Progress = silent) -> Trace:
-    """Run every probe that applies to a target and return the trace; ``interrupted`` when the user ended it."""
+def run(
+    target: LiveTarget,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+    recorder: Recorder | None = None,
+) -> Trace:
+    """Run every probe that applies to a target and return the trace; ``interrupted`` when the user ended it.
+
+    ``recorder`` is closed at the end.
+    """
     settings = settings or Settings()
-    recorder = Recorder()
+    recorder = recorder or Recorder()
     opened: Opened | None = None
     probes: list[str] = []
     left_out: list[str] = []

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -153,9 +153,15 @@ class _Sight:
 
 
 class Recorder:
-    """Writes the trace of a run, and knows cheaply what is in it."""
+    """Writes the trace of a run, and knows cheaply what is in it.
 
-    def __init__(self, trace_bytes: int = TRACE_BYTES) -> None:
+    ``ways`` gives, by live witness, the endpoint that it connects to instead of a stream's: that of a relay, say.
+    """
+
+    def __init__(
+        self, trace_bytes: int = TRACE_BYTES, ways: Mapping[Source, Callable[[str], str]] | None = None
+    ) -> None:
+        self._ways = {} if ways is None else ways
         self.records: list[Record] = []
         self.full = False
         """Whether the bound on recorded bytes was reached: the run should end."""
@@ -226,7 +232,7 @@ class Recorder:
         """
         for source in LIVE:
             if mine := [stream for stream in streams if source is LIVE[0] or stream.mode == "connect"]:
-                self._witnesses[source] = Witness(source, mine)
+                self._witnesses[source] = Witness(source, [self._on_its_way(source, stream) for stream in mine])
         detail = {"rcvhwm": RCVHWM, "maxmsgsize": MAXMSGSIZE, "reconnect_ms": RECONNECT_MS}
         for stream in streams:
             of = [source.value for source in self.witnesses(stream.name)]
@@ -235,6 +241,12 @@ class Recorder:
         if not self.wait(lambda: all(w.ready for w in witnesses), bound_s):
             late = [w.source.value for w in witnesses if not w.ready]
             raise WitnessError(f"{', '.join(late)}: the witness process was not ready within {bound_s:g} s")
+
+    def _on_its_way(self, source: Source, stream: Stream) -> Stream:
+        way = self._ways.get(source)
+        if way is None or stream.mode == "bind":
+            return stream
+        return msgspec.structs.replace(stream, endpoint=way(stream.endpoint))
 
     @contextmanager
     def hearing(self, stream: str, fd: int, take: Callable[[], None]) -> Iterator[None]:
