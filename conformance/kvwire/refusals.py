@@ -99,7 +99,8 @@ def connectable(endpoint: str) -> str | None:
     scheme, place, port = split(endpoint)
     if scheme != "tcp":
         return endpoint
-    return f"tcp://{WILDCARDS.get(place, place)}:{port}" if port.isdecimal() and int(port) else None
+    is_port = port.isascii() and port.isdecimal() and 1 <= int(port) <= PORT_MAX
+    return f"tcp://{WILDCARDS.get(place, place)}:{port}" if is_port else None
 
 
 def faults(wish: Asked) -> tuple[Fault, ...]:

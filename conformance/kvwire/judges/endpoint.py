@@ -6,6 +6,9 @@ records of the instance. A refusal of the adapter's own is no evidence about the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from kvwire.instances import Begun, Records, begun
 from kvwire.judges.area import Area, Context, judge
 from kvwire.refusals import Fault, connectable, faults, of_rank, split
@@ -41,6 +44,8 @@ class Endpoint(Area):
             if start.bound is not None and (dials or self.reached):
                 self.binds(start, dials=dials, missing="")
         tried = [start for name, records in self.context.instances.items() for start in _tried(name, records)]
+        if "rank" in self.context.header.sets:
+            tried = [start for start in tried if not _of_ranks(start)]
         shows = any(start.touched for start in tried if start.bound is not None)
         for start in tried:
             if found := faults(start.asked):
@@ -109,7 +114,7 @@ class Endpoint(Area):
         self.broke(
             fault.requirement,
             f"a refusal of {offending}{of}: {fault.why}",
-            f"accepted, bound at {start.bound.get('endpoint')!r} and {start.bound.get('replay')!r}",
+            f"accepted: {_told(start.bound)}",
             Where(record=start.record),
         )
 
@@ -161,6 +166,8 @@ class Endpoint(Area):
                 self.why.setdefault(about, "somebody else had the port meanwhile")
             elif not asks_any:
                 self._refused_soundly(start, about)
+        elif asks_any and start.bound.get("mode") == "bind":
+            self.why.setdefault(about, "it connects, and binds no ephemeral port")
         elif asks_any:
             self.reports(start)
         else:
@@ -191,11 +198,12 @@ class Endpoint(Area):
                 return
             missing = missing or place
         self.binds(start, dials=dials, missing=missing)
-        if dials or missing:
-            return
-        if ranked:
-            self.at_rank(start, at_rank, bound=of_rank(wish.endpoints[0], wish.rank))
-        if ipv6:
+        if ranked and not missing:
+            for wanted in wish.endpoints:
+                if start.handshake(place := of_rank(wanted, wish.rank)):
+                    self.at_rank(start, at_rank, bound=place)
+                    break
+        if ipv6 and not (dials or missing):
             self.ipv6(start, bound=True)
 
     @judge("KVW-END-001")
@@ -235,14 +243,12 @@ class Endpoint(Area):
         KVW-END-003: A publisher MUST append `_dp` and its global rank to an `ipc` or `inproc` endpoint for every rank
         above 0, and nothing for rank 0.
 
-        Only ranks above 0 are occasions. Where the adapter hands on the rank with each batch, the publisher does not
-        know it when it binds.
+        The replay endpoint is derived in the same way, and shows it where the publisher dials. Only ranks above 0 are
+        occasions.
         """
         wish = start.asked
-        if "rank" in self.context.header.sets:
-            return
         expected = of_rank(wish.endpoints[0], wish.rank)
-        if bound == expected:
+        if bound in {of_rank(endpoint, wish.rank) for endpoint in wish.endpoints}:
             self.saw(requirement)
         else:
             seen = f"refused: {start.refused!r}" if bound is None else f"it is bound at {bound!r}"
@@ -283,6 +289,18 @@ class Endpoint(Area):
         else:
             expected = f"{start.asked.endpoint!r} bound"
             self.broke("KVW-END-015", expected, f"refused: {start.refused!r}", Where(record=start.record))
+
+
+def _of_ranks(start: Begun) -> bool:
+    """Whether a `start` is about ranks: a publisher that is told its rank with each batch knows nothing of them."""
+    return start.asked.world > 1
+
+
+def _told(bound: Mapping[str, Any]) -> str:
+    """What a publisher says of where it is."""
+    verb = "it connects to" if bound.get("mode") == "bind" else "it says that it is bound at"
+    replay = f", replay at {bound['replay']!r}" if bound.get("replay") else ""
+    return f"{verb} {bound.get('endpoint')!r}{replay}"
 
 
 def _tempts(start: Begun, fault: Fault) -> bool:

@@ -54,6 +54,9 @@ class Rank(Area):
             self.one_counter({self.context.stream.name: self.own, **self.context.siblings})
         if self.members is None:
             return
+        if "rank" in self.context.header.sets:
+            self.open("KVW-SEQ-005", "the rank is handed on with each batch: the publisher does not know its own")
+            return
         members = {name: self.context.instances.get(name, ()) for name in self.members}
         if not members:
             why = self._why_no_ranks()
@@ -61,11 +64,10 @@ class Rank(Area):
             self.open("KVW-SEQ-005", why)
             return
         batches = {name: _batches(records) for name, records in members.items()}
-        if "rank" not in self.context.header.sets:
-            for name, found in batches.items():
-                for batch in found:
-                    if batch.reading.rank is not None:
-                        self.declared(batch, batch.reading.rank, self.members[name])
+        for name, found in batches.items():
+            for batch in found:
+                if batch.reading.rank is not None:
+                    self.declared(batch, batch.reading.rank, self.members[name])
         self.one_counter(members)
         self.one_stream_each(members, batches)
         for said in fell_silent({f"rank {self._rank(name)}": found for name, found in members.items()}).values():

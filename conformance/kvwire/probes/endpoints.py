@@ -59,6 +59,12 @@ def _of_port(text: Callable[[int], str], **more: int | bool) -> Make:
     return make
 
 
+def _of_rank(_: Ground) -> Start | None:
+    """A tcp endpoint whose port for the rank is free."""
+    port = ports(RANK)
+    return None if port is None else only(tcp(port), rank=RANK, world=WORLD)
+
+
 def _of_world(beyond: int) -> Make:
     """As many ranks as there are ports from a free one on, and some beyond."""
 
@@ -100,11 +106,13 @@ TABLE: tuple[Make, ...] = (
     # what can be served
     _pair(1, ranks_per_host=1),
     _pair(WORLD, rank=RANK, world=WORLD, ranks_per_host=WORLD),
+    _of_rank,
     _of_port(tcp, rank=0, world=8, ranks_per_host=8),
     _of_world(0),
     _ipv6,
     _in_room("events", "replay"),
     _ranked,
+    lambda ground: only(ground.ipc("alone"), rank=RANK, world=WORLD),
     _long(IPC_BYTES),
     lambda _: only(tcp(0), ephemeral=True),
     # what cannot, for one reason each
