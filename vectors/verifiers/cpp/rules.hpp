@@ -126,7 +126,7 @@ struct Rules {
 
 // The projection of a payload, if it begins with a value.
 inline Answer answer_wire(const Json&, const Json& input) {
-  Json projection;
+  std::optional<Json> projection;
   Ids broken;
   Json payloads = input.value("encodings", Json::array());
   payloads.insert(payloads.begin(), input["payload"]);
@@ -138,14 +138,15 @@ inline Answer answer_wire(const Json&, const Json& input) {
       rules.batch(node);
       rules.unless(reader.at == reader.data.size(), "KVW-ENV-006");
       const Json found = project_payload(node);
-      if (projection.is_null() || canonical(found) != canonical(projection)) projection = found;
+      if (!projection) projection = found;
+      rules.unless(canonical(found) == canonical(*projection), "KVW-EVT-025");
     } catch (const Truncated&) {
       return {Json::object(), {"KVW-ENV-006"}};
     }
     if (std::count(rules.broken.begin(), rules.broken.end(), "KVW-ENV-006")) rules.broken = {"KVW-ENV-006"};
     broken.insert(broken.end(), rules.broken.begin(), rules.broken.end());
   }
-  return {{{"projection", projection}}, broken};
+  return {{{"projection", *projection}}, broken};
 }
 
 inline Answer answer_envelope(const Json&, const Json& input) {

@@ -1,4 +1,4 @@
-// Verify a folder of vectors: c++ -std=c++17 -O1 verify.cpp -lcrypto -o verify && ./verify FOLDER
+// Verify a folder of vectors: c++ -std=c++17 verify.cpp -lcrypto -o verify && ./verify FOLDER
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -59,6 +59,7 @@ Answer answer_hash(const Json& group, const Json& input) {
               {}};
   if (input.contains("parent_key")) given.parent_key = unhex(input["parent_key"]);
   if (!given.salt && given.text) given.salt = salt_id(*given.text);
+  if (given.text && given.salt != salt_id(*given.text)) faults.push_back("salt-id");
   if (input.contains("extra_ids")) {
     given.extra.emplace();
     for (const Json& id : input["extra_ids"]) given.extra->push_back(std::stoull(id.get<std::string>()));

@@ -43,6 +43,22 @@ func (o object) text(key string) string {
 	return text
 }
 
+func (o object) optionalText(key string) *string {
+	if text, there := o.get(key).(string); there {
+		return &text
+	}
+	return nil
+}
+
+func (o object) optional(key string) *uint64 {
+	text := o.optionalText(key)
+	if text == nil {
+		return nil
+	}
+	number := number64(*text, 10)
+	return &number
+}
+
 func (o object) number(key string) int {
 	number, _ := strconv.Atoi(fmt.Sprint(o.get(key)))
 	return number

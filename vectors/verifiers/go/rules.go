@@ -168,11 +168,12 @@ func answerWire(_, input object) (answer object, broken []string) {
 		if found.unless(len(r.data) == 0, "KVW-ENV-006"); strings.Contains(fmt.Sprint(found), "KVW-ENV-006") {
 			found = sentences{"KVW-ENV-006"}
 		}
-		broken = append(broken, found...)
 		projection := object{{"projection", projectPayload(value)}}
-		if answer == nil || canonical(projection) != canonical(answer) {
+		if answer == nil {
 			answer = projection
 		}
+		found.unless(canonical(projection) == canonical(answer), "KVW-EVT-025")
+		broken = append(broken, found...)
 	}
 	return answer, broken
 }

@@ -17,21 +17,6 @@ var answers = map[string]func(object, object) (object, []string){
 	"hash": answerHash, "wire": answerWire, "envelope": answerEnvelope,
 }
 
-func optional(o object, key string) *uint64 {
-	if o.get(key) == nil {
-		return nil
-	}
-	number := number64(o.text(key), 10)
-	return &number
-}
-
-func optionalText(o object, key string) *string {
-	if text, there := o.get(key).(string); there {
-		return &text
-	}
-	return nil
-}
-
 func tokensOf(items []any, width int) (tokens []token, faults []string) {
 	for _, item := range items {
 		switch v := item.(type) {
@@ -79,8 +64,8 @@ func answerHash(group, input object) (object, []string) {
 	}
 	tokens, faults := tokensOf(input.list("tokens"), width)
 	given := scope{
-		parent: optional(input, "parent"), lora: optional(input, "lora_id"), salt: optional(input, "salt_id"),
-		loraName: optionalText(input, "lora_name"), text: optionalText(input, "salt"),
+		parent: input.optional("parent"), lora: input.optional("lora_id"), salt: input.optional("salt_id"),
+		loraName: input.optionalText("lora_name"), text: input.optionalText("salt"),
 	}
 	if input.get("parent_key") != nil {
 		given.parentKey = unhex(input.get("parent_key"))
@@ -102,6 +87,13 @@ func answerHash(group, input object) (object, []string) {
 	for _, keys := range input.list("extra_keys") {
 		given.extraKeys = append(given.extraKeys, plain(keys))
 	}
+	if given.text != nil {
+		salt := saltID(*given.text)
+		if given.salt != nil && *given.salt != salt {
+			faults = append(faults, "salt-id")
+		}
+		given.salt = &salt
+	}
 	if len(faults) > 0 {
 		return nil, faults
 	}
@@ -109,14 +101,10 @@ func answerHash(group, input object) (object, []string) {
 	if label == "v2_sha256/root" {
 		found = append(found, block{key: rootKey(given.lora, given.salt)})
 	} else if label == "salt_id" {
-		found = append(found, block{hash: saltID(*given.text)})
+		found = append(found, block{hash: *given.salt})
 	} else {
-		if given.salt == nil && given.text != nil {
-			salt := saltID(*given.text)
-			given.salt = &salt
-		}
-		blocks := [][]token{}
-		for size := input.number("block_size"); len(tokens) > 0 && size > 0; tokens = tokens[size:] {
+		blocks, size := [][]token{}, input.number("block_size")
+		for ; size > 0 && len(tokens) > 0; tokens = tokens[size:] {
 			if size > len(tokens) {
 				size = len(tokens)
 			}
@@ -133,10 +121,9 @@ func answerHash(group, input object) (object, []string) {
 		}
 	}
 	last := found[len(found)-1]
-	return object{
-		{"unsigned", strconv.FormatUint(last.hash, 10)}, {"signed", strconv.FormatInt(int64(last.hash), 10)},
-		{"key", hex.EncodeToString(last.key)}, {"chain", listed},
-	}, nil
+	unsigned, signed := strconv.FormatUint(last.hash, 10), strconv.FormatInt(int64(last.hash), 10)
+	members := object{{"unsigned", unsigned}, {"signed", signed}, {"key", hex.EncodeToString(last.key)}, {"chain", listed}}
+	return members, nil
 }
 
 // What is wrong with a test, or nothing.
@@ -149,8 +136,8 @@ func verifyTest(kind string, group, test object) (wrong string) {
 			wrong = fmt.Sprintf("expected an answer, got %v", problem)
 		}
 	}()
-	input, _ := test.get("input").(object)
-	if input == nil {
+	input, there := test.get("input").(object)
+	if !there {
 		input = test
 	}
 	answer, breaks := answers[kind](group, input)

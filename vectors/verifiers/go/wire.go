@@ -129,7 +129,8 @@ var order = []string{
 
 // The names that the projection's own objects have.
 var taken = map[string]bool{
-	`["hex"]`: true, `["hex" "str"]`: true, `["int"]`: true, `["bits" "float"]`: true, `["ext" "hex"]`: true, `["map"]`: true,
+	`["hex"]`: true, `["hex" "str"]`: true, `["int"]`: true, `["bits" "float"]`: true, `["ext" "hex"]`: true,
+	`["map"]`: true,
 }
 
 // field: the value of a 64-bit field, or inside of one. Keys of objects name fields, wherever they stand.

@@ -155,6 +155,8 @@ export function answer(group, input) {
   if (tokens.some((t) => Buffer.isBuffer(t) && t.length !== 32)) faults.push("digest-length");
   if (tokens.some((t) => typeof t === "number" && !(t >= 0 && t < 2 ** (8 * width)))) faults.push("token-range");
   if (given.extra_ids && given.extra_ids.length !== tokens.length) faults.push("extra-ids-count");
+  const ids = given.salt === undefined ? [] : [given.salt_id ?? saltId(given.salt), saltId(given.salt)];
+  if (ids[0] !== ids[1]) faults.push("salt-id");
   if (faults.length) return [{}, faults];
   if (label === "v2_sha256/root") return [{ key: rootKey(given.lora_id, given.salt_id).toString("hex") }, []];
   const blocks = [];

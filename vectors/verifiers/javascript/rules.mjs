@@ -98,8 +98,8 @@ export function answerWire(_, input) {
       throw error;
     }
   }
-  const odd = found.find((other) => canonical(other) !== canonical(found[0]));
-  return [{ projection: odd ?? found[0] }, breaks.includes("KVW-ENV-006") ? ["KVW-ENV-006"] : breaks];
+  if (new Set(found.map(canonical)).size > 1) breaks.push("KVW-EVT-025");
+  return [{ projection: found[0] }, breaks.includes("KVW-ENV-006") ? ["KVW-ENV-006"] : breaks];
 }
 
 const bytes = (frames) => frames.map((frame) => Buffer.from(frame, "hex"));

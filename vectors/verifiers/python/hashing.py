@@ -178,6 +178,7 @@ def answer(group: dict[str, Any], test: dict[str, Any]) -> tuple[dict[str, Any],
         "digest-length": any(isinstance(token, bytes) and len(token) != 32 for token in tokens),
         "token-range": any(isinstance(token, int) and not 0 <= token < 1 << 8 * width for token in tokens),
         "extra-ids-count": len(given.get("extra_ids", tokens)) != len(tokens),
+        "salt-id": {"salt", "salt_id"} <= set(given) and given["salt_id"] != salt_id(given["salt"]),
     }
     if any(faults.values()):
         return {}, [name for name, there in faults.items() if there]

@@ -135,8 +135,8 @@ def answer_wire(_: Any, given: dict[str, Any]) -> Answer:
             return {}, ["KVW-ENV-006"]
         found.append(project_payload(value))
         breaks += list(broken(value)) if reader.at == len(reader.data) else ["KVW-ENV-006"]
-    odd = [other for other in found if canonical(other) != canonical(found[0])]
-    return {"projection": (odd or found)[0]}, ["KVW-ENV-006"] if "KVW-ENV-006" in breaks else breaks
+    breaks += ["KVW-EVT-025"] if len(set(map(canonical, found))) > 1 else []
+    return {"projection": found[0]}, ["KVW-ENV-006"] if "KVW-ENV-006" in breaks else breaks
 
 
 # --- envelope.md, replay.md, endpoint.md -----------------------------------------------------------------------------

@@ -156,9 +156,9 @@ pub fn answer_wire(input: &Json) -> Answer {
         rules.batch(&node);
         rules.unless(reader.at == reader.data.len(), "ENV-006");
         let found = node.project_payload();
-        if projection.as_ref().map_or(true, |first| first.canonical() != found.canonical()) {
-            projection = Some(found);
-        }
+        let same = projection.as_ref().map_or(true, |first| first.canonical() == found.canonical());
+        rules.unless(same, "EVT-025");
+        projection = projection.or(Some(found));
         broken.extend(if rules.0.contains(&ended[0]) { ended } else { rules.0 });
     }
     (object(&[("projection", projection.unwrap_or(Json::Null))]), broken)

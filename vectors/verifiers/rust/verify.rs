@@ -62,6 +62,8 @@ fn answer_hash(group: &Json, input: &Json) -> Result<Answer, String> {
     };
     let uneven = given.extra.as_ref().map_or(false, |extra| extra.len() != tokens.len());
     faults.extend(uneven.then(|| "extra-ids-count".into()));
+    let other = |text: &String| given.salt != Some(hashing::salt_id(text));
+    faults.extend(given.text.as_ref().map_or(false, other).then(|| "salt-id".into()));
     if !faults.is_empty() {
         return Ok((object(&[]), faults));
     }
