@@ -22,7 +22,7 @@ from kvwire.registry import Profile, Registry, Requirement
 from kvwire.statement import Statement
 from kvwire.stimuli import Offer, offers, same_event
 from kvwire.timeline import Attribution, Batch, Gap, Timeline
-from kvwire.trace import Header, Record, StreamInfo, Trace
+from kvwire.trace import Header, Record, Source, StreamInfo, Trace
 from kvwire.verdict import Outcome, Reason, Tally, Verdict
 
 LEGACY_EXEMPT = frozenset({"KVW-EVT-002", "KVW-EVT-003", "KVW-EVT-005", "KVW-EVT-006", "KVW-EVT-018", "KVW-HSH-009"})
@@ -186,7 +186,7 @@ def judge_stream(
         form=form,
         events=_count(timeline),
         outcomes=outcomes,
-        notes=_notes(timeline, offered),
+        notes=_notes(timeline, offered, records),
     )
 
 
@@ -228,13 +228,18 @@ def _form(timeline: Timeline) -> Form:
     return "mixed"
 
 
-def _notes(timeline: Timeline, offered: _Offered) -> tuple[str, ...]:
+def _notes(timeline: Timeline, offered: _Offered, records: Records) -> tuple[str, ...]:
     notes: list[str] = []
     if offered.any:
         notes.append(f"{offered.ours} events are what was offered, {offered.theirs} are the publisher's own")
     unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
     if unknown:
         notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
+    joined = [record.detail for _, record in records if record.source == Source.STIMULUS and record.event == "joined"]
+    compared = [detail for detail in joined if detail["settled"] and detail["complete"]]
+    if joined:
+        same = sum(not detail["missing"] and not detail["extra"] for detail in compared)
+        notes.append(f"{same} of {len(joined)} late joiners rebuilt what one knew that had joined before them")
     return tuple(notes)
 
 

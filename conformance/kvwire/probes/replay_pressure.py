@@ -19,6 +19,7 @@ from kvwire.probes.asking import POLL_MS, Asker, Client, Question
 from kvwire.probes.session import Probe, Session
 from kvwire.probes.traffic import Traffic
 from kvwire.statement import Stream
+from kvwire.timeline import DISCONNECTED, split_live
 
 RETAINED = 450
 """Batches that an attack wants to find retained."""
@@ -64,14 +65,24 @@ class Attack:
         """Everything that is retained; None when replay is not in order even when left in peace."""
         question = self.asker.ask(self.stream, 0)
         self.asker.linger()
-        seen = self.session.recorder.newest(self.stream.name)
-        rising = all(before < after for before, after in itertools.pairwise(question.numbers))
-        ends_well = question.outcome == "marker" and question.messages == len(question.numbers) + 1
-        if not (rising and ends_well and question.numbers):
+        numbers = question.numbers
+        rising = all(before < after for before, after in itertools.pairwise(numbers))
+        ends_well = question.outcome == "marker" and question.messages == len(numbers) + 1
+        if not (rising and ends_well and numbers) or numbers[-1] - numbers[0] >= SPARSE * len(numbers):
             return None
-        first, last = question.numbers[0], question.numbers[-1]
-        dense = last - first < SPARSE * len(question.numbers)
-        return question if dense and (seen is None or last >= seen) else None
+        return question if self.sent(numbers[0]) <= set(numbers) else None
+
+    def sent(self, first: int) -> set[int]:
+        """The numbers from a first one on that a witness has seen live since it was last connected."""
+        found: set[int] = set()
+        for record in reversed(self.session.recorder.records):
+            if record.stream != self.stream.name:
+                continue
+            if record.event == DISCONNECTED:
+                break
+            if record.is_live and record.frames and (parts := split_live(record.frames)) and parts[0] >= first:
+                found.add(parts[0])
+        return found
 
     # several at once
 

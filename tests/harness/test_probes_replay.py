@@ -1,0 +1,182 @@
+"""Replay under pressure and late joiners: what the probes do, against the reference and against worse."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.peers.runs import LIMITS
+
+from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER
+from kvwire.probes import joiner, live, replay_pressure
+from kvwire.probes.session import Limits, Session
+from kvwire.protocol import AdapterError
+from kvwire.targets import TraceTarget, parse
+from kvwire.targets.process import AdapterProcess
+from kvwire.trace import Source
+from kvwire.witness import Recorder
+
+pytestmark = pytest.mark.network
+
+QUICK = msgspec.structs.replace(LIMITS, replay_s=1.0, pause_s=0.2)
+
+
+@pytest.fixture(autouse=True)
+def _sockets_of_killed_peers(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that is killed leaves its private directory behind: in a room that is removed."""
+    monkeypatch.setenv("TMPDIR", str(room))
+
+
+@contextmanager
+def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[Session]:
+    target = parse(text)
+    assert not isinstance(target, TraceTarget)
+    opened = target.open(recorder)
+    try:
+        session = opened.session(recorder, limits=limits)
+        live.PROBE(session)
+        yield session
+    finally:
+        opened.close()
+
+
+def marks(recorder: Recorder, event: str) -> list[dict[str, Any]]:
+    return [r.detail for r in recorder.records if r.source == Source.STIMULUS and r.event == event]
+
+
+def outcomes(recorder: Recorder) -> Counter[tuple[str, str]]:
+    """How often each situation had each outcome."""
+    done = {m["client"]: m["outcome"] for m in marks(recorder, "replay-done")}
+    asked = marks(recorder, "replay-request")
+    return Counter((m.get("situation", ""), done.get(m["client"], "open")) for m in asked)
+
+
+def received(recorder: Recorder, client: str) -> list[int]:
+    """The numbers that came in answer to one request, the end marker left out."""
+    frames = [r.frames for r in recorder.records if r.source == client and r.frames]
+    return [int.from_bytes(f[2], "big") for f in frames if f[2] != b"\xff" * 8]
+
+
+def test_the_whole_attack_against_the_reference(recorder: Recorder) -> None:
+    began = time.monotonic()
+    with session(recorder, "reference:") as run:
+        replay_pressure.PROBE(run)
+    assert time.monotonic() - began < 15
+    found = outcomes(recorder)
+    assert found["together", "marker"] == replay_pressure.CLIENTS
+    assert found["beside", "marker"] == 4
+    assert found["after", "marker"] == 1
+    assert found["req", "first"] == 1
+    assert found["beyond", "overtaken"] > 0
+    assert {outcome for situation, outcome in found if situation == "paused"} == {"marker"}
+    assert {outcome for situation, outcome in found if situation == "vanishing"} == {"vanished"}
+    assert [m["outcome"] for m in marks(recorder, "live-awaited")] == ["seen"] * 5
+    assert not [r for r in recorder.records if r.event in ("unreachable", "trouble")]
+
+
+def test_pauses_are_felt_and_eviction_falls_into_one(recorder: Recorder) -> None:
+    with session(recorder, "reference:") as run:
+        replay_pressure.PROBE(run)
+    resumed = marks(recorder, "replay-resumed")
+    assert [m["rcvhwm"] for m in resumed] == [1, SEND_MARK, 1]
+    for mark in resumed:
+        assert mark["requests"] * mark["retained"] >= SEND_MARK + mark["rcvhwm"] + SYSTEM_BUFFER
+    assert min(m["paused_s"] for m in resumed[:2]) >= 0.2
+    numbers = received(recorder, resumed[2]["connection"])
+    jumps = [after - before for before, after in itertools.pairwise(numbers) if after > before + 1]
+    assert len(jumps) == 1, "the ring evicted what a paused client was still owed"
+    assert jumps[0] > 100
+
+
+def test_each_answer_on_a_connection_is_told_from_the_next(recorder: Recorder) -> None:
+    """Those that are dropped too: a connection keeps its order, and every request on it has another start."""
+    with session(recorder, "reference:") as run:
+        replay_pressure.PROBE(run)
+    asked = {m["client"]: m for m in marks(recorder, "replay-request")}
+    for client, mark in asked.items():
+        if mark.get("situation") in ("paused", "beyond") and (numbers := received(recorder, client)):
+            assert numbers == sorted(set(numbers))
+            assert numbers[0] >= int(mark["start"])
+
+
+def test_replay_that_is_not_in_order_in_peace_is_not_attacked(recorder: Recorder) -> None:
+    with session(recorder, "mutant:replay-two-ends") as run:
+        replay_pressure.PROBE(run)
+    assert {situation for situation, _ in outcomes(recorder)} == {""}
+
+
+def test_a_small_ring_is_attacked_with_what_it_holds(recorder: Recorder) -> None:
+    with session(recorder, "reference:?ring=20") as run:
+        replay_pressure.PROBE(run)
+    assert outcomes(recorder)["paused", "marker"] == 2 * 8
+    assert all(m["retained"] <= 20 for m in marks(recorder, "replay-resumed"))
+
+
+def test_a_publisher_that_is_not_driven_is_asked_and_left_alone_otherwise(recorder: Recorder) -> None:
+    other = Recorder()
+    try:
+        with session(other, "reference:") as driven:
+            (stream,) = driven.streams
+            limits = msgspec.structs.replace(QUICK, listen_s=0.1)
+            with session(recorder, f"zmq:{stream.endpoint}?replay={stream.replay}", limits) as run:
+                live.prime(driven)
+                run.settle()
+                replay_pressure.PROBE(run)
+    finally:
+        other.close()
+    assert outcomes(recorder)["together", "marker"] == replay_pressure.CLIENTS
+    assert not marks(recorder, "live-awaited")
+    assert not marks(recorder, "replay-load")
+
+
+@pytest.mark.parametrize("during", ["replay-request", "replay-resumed", "live-awaited"])
+def test_a_target_that_dies_ends_the_attack(recorder: Recorder, during: str) -> None:
+    with session(recorder, "reference:") as run:
+        assert isinstance(run.driver, AdapterProcess)
+        process = run.driver
+        add = recorder.add
+
+        def deadly(**fields: Any) -> Any:
+            if fields.get("event") == during:
+                process._process.kill()
+                process._process.wait(5)
+            return add(**fields)
+
+        recorder.add = deadly  # type: ignore[method-assign]
+        began = time.monotonic()
+        with suppress(AdapterError):
+            replay_pressure.PROBE(run)
+        assert time.monotonic() - began < 10
+    assert any(r.source == Source.PROCESS and r.event == "exit" for r in recorder.records)
+
+
+def test_late_joiners_rebuild_what_the_first_knows(recorder: Recorder) -> None:
+    with session(recorder, "reference:") as run:
+        joiner.PROBE(run)
+    joined = marks(recorder, "joined")
+    assert len(joined) == joiner.JOINS
+    for mark in joined:
+        assert mark["settled"]
+        assert mark["complete"]
+        assert mark["blocks"] > 0
+        assert mark["missing"] == mark["extra"] == 0
+    assert len({mark["at"] for mark in joined}) == joiner.JOINS
+
+
+def test_late_joiners_do_not_rebuild_what_replay_lacks(recorder: Recorder) -> None:
+    with session(recorder, "mutant:replay-forgets") as run:
+        joiner.PROBE(run)
+    assert not any(m["complete"] and not m["missing"] and not m["extra"] for m in marks(recorder, "joined"))
+
+
+def test_nobody_joins_where_nothing_can_be_caused(recorder: Recorder) -> None:
+    with session(recorder, "reference:?replay=none") as run:
+        joiner.PROBE(run)
+    assert not marks(recorder, "joined")
