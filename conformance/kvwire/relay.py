@@ -97,6 +97,7 @@ class Relay:
         assert way is not None
         self._ways.add(way)
         writers = [writer]
+        writer.transport.set_write_buffer_limits(high=0)  # so that nothing is left here when the publisher ends
         pumps: set[asyncio.Task[None]] = set()
         try:
             there, back = await self._connect()

@@ -98,7 +98,7 @@ class Liveness(Area):
     # stopping
 
     def _saturated(self, records: Records) -> None:
-        """A burst behind a shut gate, a stop at once, and what passed when the gate was opened."""
+        """A burst on a way that is stopped, the publisher's stop at once, and what passed when the way was free."""
         begun = [at for at, (_, record) in enumerate(records) if record.event == "burst-begins"]
         for at in begun:
             burst = _Burst(records, at)
@@ -116,7 +116,7 @@ class Liveness(Area):
         """KVW-LIV-003: A publisher SHOULD send every batch that it accepted, on an orderly stop, within the declared
         bound `stop_s`.
 
-        A gate of ours lets nothing pass, a burst that no buffer of the kernel holds is accepted, and soon after the
+        A relay of ours lets nothing pass, a burst that no buffer of the kernel holds is accepted, and soon after the
         stop, a quarter of the bound at most, everything passes. What is missing at the end of the numbers was lost by
         the stop; a hole before it was not.
         """

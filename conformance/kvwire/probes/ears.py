@@ -119,6 +119,11 @@ class Ear:
         """Messages so far."""
         return self.recorder.live_count(self.instance, Source.LIVE_A)
 
+    @property
+    def gone(self) -> bool:
+        """Whether every connection has ended, as far as it was taken."""
+        return self.monitor.disconnects >= self.monitor.handshakes
+
     def take(self) -> None:
         """Record what is there, events of the connection first."""
         self._events()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import msgspec
 
 from kvwire.probes.ears import Ear, Ears
 from kvwire.probes.endpoints import elsewhere
-from kvwire.probes.gate import Gate
 from kvwire.probes.ground import Ground
 from kvwire.probes.live import prime
 from kvwire.probes.offers import Offers
@@ -16,6 +16,7 @@ from kvwire.probes.session import Instance, Probe, Session
 from kvwire.probes.visits import GRACE_S, Visits, freed, served
 from kvwire.protocol import AdapterError, Bound, Refused
 from kvwire.refusals import NO_REPLAY, connectable
+from kvwire.relay import Relay
 
 BATCHES = 128
 BLOCKS = 64
@@ -23,9 +24,9 @@ BLOCKS = 64
 PROMPTS = 40
 RETRY_S = 0.05
 SHUT_S = 0.2
-"""How long after the stop the gate opens: what is not waited for is lost by then."""
+"""How long after the stop everything passes again: what is not waited for is lost by then."""
 QUIET_S = 0.05
-"""Without a message, what passed the gate has been heard."""
+"""Without a message, what passed has been heard."""
 
 
 def sanity(session: Session) -> None:
@@ -65,10 +66,9 @@ def saturated(session: Session) -> None:
     with Ground() as ground, Ears(session) as ears, session.fresh() as (instance,):
         try:
             bound = _begin(session, Visits(session, ground, ears), instance)
-            if bound is not None:
-                with _gate(ground, bound) as gate:
-                    beyond = gate.connect if gate.dials else gate.listen
-                    _burst(session, instance, bound, ears.listen(instance.name, beyond, bound.mode), gate)
+            if bound is not None and (place := connectable(bound.endpoint)) is not None:
+                with Relay(place) as relay:
+                    _burst(session, instance, bound, ears.listen(instance.name, relay.endpoint), relay)
         except (AdapterError, Refused):  # it stands in the record of the call
             return
 
@@ -77,17 +77,11 @@ def _begin(session: Session, visits: Visits, instance: Instance) -> Bound | None
     for place in (visits.ground.ipc("events"), None):
         start = msgspec.structs.replace(elsewhere(session.start), endpoint=place, replay=NO_REPLAY)
         bound = visits.begin(instance, start)
-        if bound is not None and (bound.mode == "bind" or connectable(bound.endpoint) is not None):
+        if bound is not None and bound.mode == "connect":
             return bound
+        if bound is not None:  # it dials, and what it dials cannot be held up
+            instance.driver.stop()
     return None
-
-
-def _gate(ground: Ground, bound: Bound) -> Gate:
-    """A gate at which the subscriber of a bound publisher connects, or a publisher that dials."""
-    ours = ground.ipc("gate")
-    if bound.mode == "bind":
-        return Gate(bound.endpoint, ours, dials=True)
-    return Gate(ours, connectable(bound.endpoint) or bound.endpoint, dials=False)
 
 
 class _Work:
@@ -119,7 +113,7 @@ class _Work:
                 self.driver.publish(batch)
 
 
-def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, gate: Gate) -> None:
+def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, relay: Relay) -> None:
     work = _Work(session, instance, bound.rank)
     end = time.monotonic() + session.limits.prime_s
 
@@ -127,21 +121,29 @@ def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, gate: G
         ear.take()
         return ear.seen > 0
 
+    def ended() -> bool:
+        ear.take()
+        return ear.gone
+
     work.one()
     while not session.wait(heard, RETRY_S):
         if time.monotonic() >= end or session.left() <= 0:
             return
         work.one()
-    gate.shut()
+    relay.stop()
     ear.quiet(session, QUIET_S)
     _stats(instance)
     session.mark("burst-begins", instance.name)
     work.many()
+    opening = threading.Timer(min(SHUT_S, session.statement.bounds.stop_s / 4), relay.go)
     began = time.monotonic()
-    gate.open(min(SHUT_S, session.statement.bounds.stop_s / 4))
-    instance.driver.stop()
-    patience = began + session.statement.bounds.stop_s + GRACE_S
-    session.wait(gate.over.is_set, max(0.0, patience - time.monotonic()))
+    opening.start()
+    try:
+        instance.driver.stop()
+        patience = began + session.statement.bounds.stop_s + GRACE_S
+        session.wait(ended, max(0.0, patience - time.monotonic()))
+    finally:
+        opening.cancel()
     ear.quiet(session, QUIET_S)
     freed(session, instance.name, served(bound), began)
     _stats(instance)
