@@ -67,7 +67,7 @@ def build(name: str, room: Path) -> Verifier:
     """
     begin, made = time.monotonic(), str(room / name)
     if name == "python":
-        return Verifier(name, [sys.executable, str(HERE / "python" / "verify.py")], 0.0)
+        return Verifier(name, [sys.executable, "-ESB", str(HERE / "python" / "verify.py")], 0.0)
     if name == "javascript":
         return Verifier(name, [program("node", "nodejs"), str(HERE / "javascript" / "verify.mjs")], 0.0)
     if name == "go":
