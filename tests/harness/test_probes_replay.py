@@ -70,7 +70,7 @@ def test_the_whole_attack_against_the_reference(recorder: Recorder) -> None:
         replay_pressure.PROBE(run)
     assert time.monotonic() - began < 15
     found = outcomes(recorder)
-    assert found["together", "marker"] == replay_pressure.CLIENTS
+    assert found["together", "marker"] == replay_pressure.PLAIN.clients
     assert found["beside", "marker"] == 4
     assert found["after", "marker"] == 1
     assert found["req", "first"] == 1
@@ -115,7 +115,7 @@ def test_replay_that_is_not_in_order_in_peace_is_not_attacked(recorder: Recorder
 def test_a_small_ring_is_attacked_with_what_it_holds(recorder: Recorder) -> None:
     with session(recorder, "reference:?ring=20") as run:
         replay_pressure.PROBE(run)
-    assert outcomes(recorder)["paused", "marker"] == 2 * 8
+    assert {outcome for situation, outcome in outcomes(recorder) if situation == "paused"} == {"marker"}
     assert all(m["retained"] <= 20 for m in marks(recorder, "replay-resumed"))
 
 
@@ -131,7 +131,7 @@ def test_a_publisher_that_is_not_driven_is_asked_and_left_alone_otherwise(record
                 replay_pressure.PROBE(run)
     finally:
         other.close()
-    assert outcomes(recorder)["together", "marker"] == replay_pressure.CLIENTS
+    assert outcomes(recorder)["together", "marker"] == replay_pressure.PLAIN.clients
     assert not marks(recorder, "live-awaited")
     assert not marks(recorder, "replay-load")
 

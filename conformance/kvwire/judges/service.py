@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 
 import msgspec
@@ -40,6 +41,7 @@ class _Load(msgspec.Struct, frozen=True):
     """The memory of the publisher, and the payload of one whole answer with its count of batches; in bytes."""
 
     record: int
+    phase: str
     rss: int
     answer_bytes: int
     batches: int
@@ -56,7 +58,7 @@ class Service(Area):
         self.exchanges = Exchanges()
         self.awaited: list[tuple[int, Record]] = []
         self.resumed: dict[str, _Resumed] = {}
-        self.loads: dict[str, _Load] = {}
+        self.loads: list[_Load] = []
 
     def on_record(self, index: int, record: Record) -> None:
         detail = record.detail
@@ -65,7 +67,7 @@ class Service(Area):
         elif record.source == Source.STIMULUS and record.event == "replay-resumed":
             self.resumed[str(detail["connection"])] = msgspec.convert(detail, _Resumed)
         elif record.source == Source.STIMULUS and record.event == "replay-load":
-            self.loads[str(detail["phase"])] = msgspec.convert({"record": index, **detail}, _Load)
+            self.loads.append(msgspec.convert({"record": index, **detail}, _Load))
         else:
             self.exchanges.take(index, record)
 
@@ -86,7 +88,11 @@ class Service(Area):
             elif exchange.situation == "beyond" and exchange.outcome is not None:
                 self.bounded(exchange)
         self._slow()
-        self.memory_bounded()
+        for before, under in itertools.pairwise(self.loads):
+            if (before.phase, under.phase) == ("before", "under"):
+                self.memory_bounded(before, under)
+        if self.loads and not self.tally("KVW-REP-019").witnesses:
+            self.open("KVW-REP-019", "what was asked for is less than what a bounded publisher may buffer")
 
     # the live stream
 
@@ -284,17 +290,18 @@ class Service(Area):
     # memory
 
     @judge("KVW-REP-019")
-    def memory_bounded(self) -> None:
+    def memory_bounded(self, before: _Load, under: _Load) -> None:
         """KVW-REP-019: A publisher MUST keep the memory that it uses for replay bounded, whatever its clients do.
 
         Clients that never read ask for far more answers than may wait (`replay_waiting`, and the one that is being
         given). A publisher that buffers whole answers for all that may wait, each of a full ring (`ring`), is bounded;
         what grows beyond that, and beyond what objects and allocators add, grows with the requests.
         """
-        before, under = self.loads.get("before"), self.loads.get("under")
-        if before is None or under is None:
-            return
-        requests = Counter(e.connection for e in self.exchanges.by_client.values() if e.situation == "vanishing")
+        requests = Counter(
+            exchange.connection
+            for exchange in self.exchanges.by_client.values()
+            if exchange.situation == "vanishing" and before.record < exchange.request < under.record
+        )
         waiting = 1 + self.context.statement.bounds.replay_waiting
         answers = sum(min(count, waiting) for count in requests.values())
         ring = self.context.statement.ring or before.batches
@@ -311,5 +318,3 @@ class Service(Area):
             )
         elif asked >= 2 * allowed:
             self.saw("KVW-REP-019")
-        else:
-            self.open("KVW-REP-019", "what was asked for is less than what a bounded publisher may buffer")

@@ -30,6 +30,7 @@ PROBES: tuple[Probe, ...] = (
     heartbeat.PROBE,
     heartbeat.LONG,
     replay_pressure.PROBE,
+    replay_pressure.VOLUME,
     restart.PROBE,
     gaps.PROBE,
     pressure.PROBE,

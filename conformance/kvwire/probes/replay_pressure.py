@@ -12,29 +12,23 @@ import itertools
 import time
 from collections.abc import Iterable
 
+import msgspec
 import zmq
 
 from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER
 from kvwire.probes.asking import POLL_MS, Asker, Client, Question
 from kvwire.probes.session import Probe, Session
 from kvwire.probes.traffic import Traffic
+from kvwire.probes.vanishing import kill_one
 from kvwire.statement import Stream
 from kvwire.timeline import DISCONNECTED, split_live
 
-RETAINED = 450
-"""Batches that an attack wants to find retained."""
 SPARSE = 10
 """Of so many numbers one is there at least, or they are no count of batches."""
 MARKS = (1, SEND_MARK)
 """Receive high-water marks of clients that pause: the smallest, and the default."""
-CLIENTS = 8
-"""How many clients ask at once, unless fewer are declared."""
 BEYOND = 40
 """Requests on a paused connection on top of those that may wait."""
-FLOOD = 200
-"""Requests on a connection that never reads."""
-EVICTED = 1500
-"""The most batches that are caused to evict others."""
 SAMPLES = 20
 """How often the memory of the publisher is looked at until it is steady."""
 SAMPLE_S = 0.05
@@ -42,16 +36,40 @@ STEADY = 2**20
 """Bytes by which memory that is steady may grow between two looks."""
 QUIET_S = 0.3
 """How long a connection is silent before the next request on it asks whether more will come."""
+EXTRA = 4
+"""How many clients more than declared ask at once, in a crowd."""
 SURVIVE = ("KVW-REP-018",)
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """How hard an attack is.
+
+    ``retained`` batches it wants to find retained, ``evicted`` it causes at most to evict others; ``clients`` ask at
+    once, unless fewer are declared (None: as many as are declared, and then a crowd of more that do not read);
+    ``flood`` requests come on a connection that never reads; clients pause for ``pauses`` times the ``pause_s`` of the
+    run; ``kill``: one client is a process that is killed.
+    """
+
+    retained: int
+    evicted: int
+    clients: int | None
+    flood: int
+    pauses: float = 1.0
+    kill: bool = False
+
+
+PLAIN = Scale(retained=450, evicted=1500, clients=8, flood=200)
+LONG = Scale(retained=3000, evicted=20_000, clients=None, flood=1000, pauses=3.0, kill=True)
 
 
 class Attack:
     """The attack on the replay of one stream. ``traffic`` is None for a stream that is not driven."""
 
-    def __init__(self, session: Session, asker: Asker, stream: Stream) -> None:
+    def __init__(self, session: Session, asker: Asker, stream: Stream, scale: Scale) -> None:
         self.session = session
         self.asker = asker
         self.stream = stream
+        self.scale = scale
         self.bounds = session.statement.bounds
         driven = stream.name == session.driven.name
         traffic = Traffic(session)
@@ -88,7 +106,8 @@ class Attack:
 
     def together(self) -> None:
         """Ask from several clients at once, while live traffic runs, and by a REQ socket, which reads one message."""
-        count = max(1, min(CLIENTS, self.bounds.replay_clients))
+        declared = self.bounds.replay_clients
+        count = max(1, declared if self.scale.clients is None else min(self.scale.clients, declared))
         clients = [self.asker.connect(self.stream) for _ in range(count)]
         newest = self.session.recorder.newest(self.stream.name) or 0
         for at, client in enumerate(clients):
@@ -165,7 +184,8 @@ class Attack:
         in_time = self.live("replay")
         self.beside(middle)
         if in_time:
-            self.session.wait(lambda: False, max(0.0, self.session.limits.pause_s - (time.monotonic() - began)))
+            pause_s = self.scale.pauses * self.session.limits.pause_s
+            self.session.wait(lambda: False, max(0.0, pause_s - (time.monotonic() - began)))
             self.live("replay")
         self.resume(clients, began, whole, ask_behind=True)
         self.asker.ask(self.stream, 0)
@@ -184,7 +204,7 @@ class Attack:
         newest = self.session.recorder.newest(self.stream.name)
         if self.traffic is None or ring is None or newest is None:
             return
-        if len(whole.numbers) < RETAINED // 2 or ring > EVICTED:
+        if len(whole.numbers) < min(self.scale.retained, ring) // 2 or ring > self.scale.evicted:
             return
         began = time.monotonic()
         client = self.pause(whole, MARKS[0])
@@ -194,31 +214,50 @@ class Attack:
         self.resume([client], began, whole, ask_behind=False)
         self.asker.ask(self.stream, 0)
 
+    def crowd(self, whole: Question) -> None:
+        """As many clients as are declared, and some more, none of which reads; those that came last may be dropped."""
+        began = time.monotonic()
+        clients: list[Client] = []
+        for at in range(self.bounds.replay_clients + EXTRA):
+            client = self.asker.connect(self.stream, mark=MARKS[0])
+            client.reading = False
+            situation = "paused" if at < self.bounds.replay_clients else "beyond"
+            self.asker.request(client, whole.numbers[0], situation=situation)
+            clients.append(client)
+        self.live("replay")
+        self.resume(clients, began, whole, ask_behind=False)
+        self.asker.ask(self.stream, 0)
+
     # clients that vanish
 
-    def vanish(self, whole: Question) -> bool:
-        """Many requests on connections that never read, then their end; whether the publisher goes on.
-
-        Meanwhile its memory, a live batch and another client.
-        """
+    def vanish(self, whole: Question) -> None:
+        """Many requests on connections that never read, then their end; meanwhile memory, live batches and others."""
         self.load("before", whole)
         flood = self.asker.connect(self.stream, mark=MARKS[0])
         others = [self.asker.connect(self.stream, mark=MARKS[0]) for _ in range(3)]
         for client in (flood, *others):
             client.reading = False
-        for at in range(FLOOD):
+        for at in range(self.scale.flood):
             self.asker.request(flood, at % 8, situation="vanishing")
         for client in others:
             self.asker.request(client, 0, situation="vanishing")
-        in_time = self.live("replay")
-        served = self.beside(whole.numbers[-1])
+        self.live("replay")
+        self.beside(whole.numbers[-1])
         self.load("under", whole)
         for client in (flood, *others):  # in the middle of an answer, not before it
             client.socket.poll(int(1000 * QUIET_S))
         self.asker.vanish([flood, *others])
-        goes_on = self.live("vanished")
-        after = self.asker.ask(self.stream, whole.numbers[-1], situation="after")
-        return goes_on and in_time and served and after.outcome == "marker"
+        self.live_and_served(whole)
+
+    def kill(self, whole: Question) -> None:
+        """A client that is killed while it is being answered."""
+        self.session.mark("replay-killed", self.stream.name, answered=kill_one(self.stream))
+        self.live_and_served(whole)
+
+    def live_and_served(self, whole: Question) -> None:
+        """Whether the publisher goes on after clients vanished."""
+        self.live("vanished")
+        self.asker.ask(self.stream, whole.numbers[-1], situation="after")
 
     def load(self, phase: str, whole: Question) -> None:
         """Record how much memory the publisher uses, once that no longer grows, and how large a whole answer is."""
@@ -235,31 +274,46 @@ class Attack:
         )
 
 
-def run(session: Session) -> None:
+def _attack(session: Session, scale: Scale) -> None:
     """Every stream that has a replay endpoint."""
     for stream in session.streams:
         if stream.replay is None:
             continue
         with Asker(session) as asker:
-            attack = Attack(session, asker, stream)
+            attack = Attack(session, asker, stream, scale)
             if attack.traffic is not None:
-                attack.traffic.until(RETAINED - 1, RETAINED)
+                retained = min(scale.retained, session.statement.ring or scale.retained)
+                attack.traffic.until(retained - 1, retained)
                 session.settle()
             whole = attack.whole()
             if whole is None or not attack.live("nothing"):
                 continue
             attack.together()
             attack.paused(whole)
+            if scale.clients is None:
+                attack.crowd(whole)
             attack.evicted(whole)
-            if (whole := attack.whole()) is not None:
-                attack.vanish(whole)
+            if (whole := attack.whole()) is None:
+                continue
+            attack.vanish(whole)
+            if scale.kill:
+                attack.kill(whole)
 
 
-PROBE = Probe(
-    name="replay-pressure",
-    run=run,
-    needs=frozenset({"replayable"}),
-    must_survive=SURVIVE,
-    bounds="answers as in the replay probe; live batches are awaited for live_delay_s; clients pause for pause_s, and "
-    "as long as clients beside them are awaited",
+def run(session: Session) -> None:
+    """An attack that takes seconds."""
+    _attack(session, PLAIN)
+
+
+def run_long(session: Session) -> None:
+    """An attack of thousands of batches, with long pauses and more clients than are declared."""
+    _attack(session, LONG)
+
+
+BOUNDS = (
+    "answers as in the replay probe; live batches are awaited for live_delay_s; clients pause for pause_s, and as long "
+    "as clients beside them are awaited"
 )
+NEEDS = frozenset({"replayable"})
+PROBE = Probe(name="replay-pressure", run=run, needs=NEEDS, must_survive=SURVIVE, bounds=BOUNDS)
+VOLUME = Probe(name="replay-volume", run=run_long, needs=NEEDS, must_survive=SURVIVE, bounds=BOUNDS, mode="thorough")
