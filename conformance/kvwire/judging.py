@@ -15,7 +15,7 @@ import msgspec
 from kvwire import timeline as timelines
 from kvwire.beside import Attacked, attacked, count
 from kvwire.events import FULL_KINDS, TWO_64, Event, Form
-from kvwire.instances import Records
+from kvwire.instances import Records, fell_silent
 from kvwire.judges import AREAS, TABLE
 from kvwire.judges.area import Area, Context
 from kvwire.registry import Profile, Registry, Requirement
@@ -186,7 +186,7 @@ def judge_stream(
         form=form,
         events=_count(timeline),
         outcomes=outcomes,
-        notes=_notes(timeline, offered, records),
+        notes=_notes(context, offered, records),
     )
 
 
@@ -228,8 +228,11 @@ def _form(timeline: Timeline) -> Form:
     return "mixed"
 
 
-def _notes(timeline: Timeline, offered: _Offered, records: Records) -> tuple[str, ...]:
+def _notes(context: Context, offered: _Offered, records: Records) -> tuple[str, ...]:
     notes: list[str] = []
+    name, timeline = context.stream.name, context.timeline
+    if context.siblings and (said := fell_silent({name: records, **context.siblings}).get(name)) is not None:
+        notes.append(said)
     if offered.any:
         notes.append(f"{offered.ours} events are what was offered, {offered.theirs} are the publisher's own")
     unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
@@ -246,8 +249,6 @@ def _notes(timeline: Timeline, offered: _Offered, records: Records) -> tuple[str
 def applicable(requirement: Requirement, stream: StreamInfo, header: Header) -> bool:
     """Whether this run has the control over the stream that the sentence needs."""
     have = {"passive", *header.can}
-    if header.life_from_start:
-        have.add("os")  # the publisher is a child of the harness, on this machine
     if stream.replay is not None:
         have.add("replayable")
     return set(requirement.needs) <= have

@@ -1,0 +1,183 @@
+"""END: what a `start` had to lead to, what it led to, and when nothing is known of the publisher."""
+
+from __future__ import annotations
+
+import pytest
+from tests.harness.beside import EVENTS, ROOM, Instance
+from tests.harness.streams import Story
+
+from kvwire.verdict import Reason, Verdict
+
+PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
+REPLAY = "tcp://127.0.0.1:25657"
+
+
+def instance(**story: object) -> Instance:
+    """An instance in a story whose own publisher was started by the adapter as it liked."""
+    told = Story(sets=(), **story)  # type: ignore[arg-type]
+    told.stimulus("start", bound={"endpoint": "ipc:///x", "replay": None, "mode": "connect"})
+    told.connect()
+    return Instance(told)
+
+
+def verdicts(one: Instance, *names: str) -> list[tuple[Verdict, int]]:
+    outcomes = one.story.outcomes()
+    return [(outcomes[f"END-{name}"].verdict, outcomes[f"END-{name}"].witnesses) for name in names]
+
+
+def spoken(one: Instance) -> set[str]:
+    return {name.removeprefix("END-") for name in one.story.spoken() if name.startswith("END")}
+
+
+# --- refusals
+
+
+def test_a_refusal_that_names_what_it_refuses() -> None:
+    one = instance().refuses("'tcp://127.0.0.1' has no port", "tcp://127.0.0.1", replay="none")
+    assert verdicts(one, "004", "012") == [(PASS, 1), (PASS, 1)]
+    assert spoken(one) == set()
+
+
+def test_a_refusal_that_does_not() -> None:
+    one = instance().refuses("no port", "tcp://127.0.0.1")
+    assert verdicts(one, "004", "012") == [(PASS, 1), (FAIL, 1)]
+
+
+def test_what_should_have_been_refused() -> None:
+    one = instance().accepts("tcp://127.0.0.1:70000", replay="none")
+    assert spoken(one) == {"005"}
+    finding = one.story.outcome("END-005").findings[0]
+    assert "its port is not in 1…65535" in finding.expected
+    assert finding.seen == "accepted: it says that it is bound at 'tcp://127.0.0.1:70000'"
+
+
+def test_a_refusal_of_the_adapter_is_no_evidence() -> None:
+    one = instance().refuses("adapter: this publisher has no option replay", "tcp://127.0.0.1")
+    outcome = one.story.outcome("END-004")
+    assert (outcome.verdict, outcome.witnesses) == (OPEN, 0)
+    assert "the adapter refused it" in outcome.reason
+    assert verdicts(one, "012", "013") == [(OPEN, 0), (OPEN, 0)]
+
+
+def test_what_the_adapter_refused_does_not_matter_where_the_publisher_spoke() -> None:
+    one = instance().refuses("adapter: no", "tcp://127.0.0.1").refuses("'tcp://127.0.0.1:'", "tcp://127.0.0.1:")
+    assert verdicts(one, "004") == [(PASS, 1)]
+
+
+@pytest.mark.parametrize("ending", [{"error": "it ended"}, {"unsupported": "start"}, {}])
+def test_an_adapter_that_failed_says_nothing(ending: dict[str, str]) -> None:
+    one = instance()
+    one.stimulus("start", endpoint="tcp://127.0.0.1", **ending)
+    assert verdicts(one, "004") == [(OPEN, 0)]
+    assert spoken(one) == set()
+
+
+def test_ranks_mean_nothing_to_a_publisher_that_is_told_its_rank_with_each_batch() -> None:
+    one = instance()
+    one.story.sets = ("rank",)
+    one.accepts("tcp://127.0.0.1:65535", rank=0, world=2)
+    outcome = one.story.outcome("END-006")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.OURS)
+
+
+# --- before any socket
+
+
+def accepted_in_the_room(one: Instance, *, changed: bool = True) -> Instance:
+    return one.accepts(ROOM + "a", replay="none").looked(changed=changed).reached(ROOM + "a")
+
+
+def late(one: Instance, *, changed: bool) -> Instance:
+    return one.refuses("'tcp://127.0.0.1'", ROOM + "b", replay="tcp://127.0.0.1").looked(changed=changed)
+
+
+def test_nothing_is_opened_before_a_refusal() -> None:
+    assert verdicts(late(accepted_in_the_room(instance()), changed=False), "013") == [(PASS, 1)]
+    assert spoken(late(accepted_in_the_room(instance()), changed=True)) == {"013"}
+
+
+def test_files_that_are_not_seen_from_here_show_nothing() -> None:
+    for one in (late(instance(), changed=False), late(accepted_in_the_room(instance(), changed=False), changed=False)):
+        assert verdicts(one, "013") == [(OPEN, 0)]
+
+
+def test_a_path_that_no_system_takes_shows_nothing_of_the_order() -> None:
+    long = ROOM + "x" * 100
+    one = accepted_in_the_room(instance()).refuses(f"{long!r} is too long", long).looked(changed=False)
+    assert verdicts(one, "011", "013") == [(PASS, 1), (OPEN, 0)]
+
+
+# --- binding
+
+
+def test_the_publisher_under_test_is_bound_where_it_is_heard() -> None:
+    assert verdicts(instance(), "001") == [(PASS, 1)]
+
+
+def test_it_dials() -> None:
+    story = Story(sets=())
+    story.stimulus("start", bound={"endpoint": EVENTS, "replay": None, "mode": "bind"})
+    assert "END-001" in story.spoken()
+
+
+def test_clients_find_it() -> None:
+    one = instance().accepts(EVENTS, replay=REPLAY).reached(EVENTS, REPLAY)
+    assert verdicts(one, "001") == [(PASS, 2)]
+
+
+def test_nobody_answers() -> None:
+    one = instance().accepts(EVENTS, replay=REPLAY).reached(EVENTS).reached(REPLAY, outcome="none")
+    assert spoken(one) == {"001"}
+    assert REPLAY in one.story.outcome("END-001").findings[0].seen
+
+
+def test_a_sound_endpoint_is_refused() -> None:
+    one = instance().refuses("not today", EVENTS)
+    assert spoken(one) == {"001"}
+    taken = instance().refuses("Address already in use", EVENTS)
+    taken.stimulus("ports", free=False)
+    assert spoken(taken) == set()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "own", "sentence"),
+    [(EVENTS, "tcp://127.0.0.1:25560", "002"), (ROOM + "a", ROOM + "a_dp3", "003")],
+)
+def test_ranks_have_endpoints_of_their_own(endpoint: str, own: str, sentence: str) -> None:
+    right = instance().accepts(endpoint, own, rank=3, world=4, replay="none").reached(own)
+    assert verdicts(right, sentence, "001") == [(PASS, 1), (PASS, 2)]
+    wrong = instance().accepts(endpoint, rank=3, world=4, replay="none").reached(own, outcome="none").reached(endpoint)
+    assert spoken(wrong) == {sentence}
+    refused = instance().refuses("ranks? no", endpoint, rank=3, world=4)
+    assert spoken(refused) == {sentence}
+
+
+def test_a_publisher_that_dials_shows_its_rank_by_replay() -> None:
+    replay = "tcp://127.0.0.1:25660"
+    one = instance().accepts(EVENTS, "tcp://127.0.0.1:25560", mode="bind", rank=3, world=4, replay=REPLAY)
+    one.reached(replay)
+    assert spoken(one) == {"001"}
+    assert verdicts(one, "002") == [(PASS, 1)]
+
+
+def test_ephemeral_ports() -> None:
+    zero = "tcp://127.0.0.1:0"
+    good = instance().accepts(zero, "tcp://127.0.0.1:40000", ephemeral=True).reached("tcp://127.0.0.1:40000")
+    assert verdicts(good, "014") == [(PASS, 1)]
+    assert spoken(instance().accepts(zero, ephemeral=True)) == {"014"}
+    assert spoken(instance().accepts("tcp://127.0.0.1:*")) == {"014"}
+    lying = instance().accepts(zero, "tcp://127.0.0.1:40000", ephemeral=True)
+    assert spoken(lying.reached("tcp://127.0.0.1:40000", outcome="none")) == {"014"}
+
+
+def test_who_has_no_ephemeral_ports_has_none_to_report() -> None:
+    one = instance().refuses("port '*'", "tcp://127.0.0.1:*")
+    assert one.story.outcome("END-014").reason == Reason.NOT_USED
+    assert verdicts(instance().accepts("tcp://127.0.0.1:*", mode="bind"), "014") == [(OPEN, 0)]
+
+
+def test_ipv6() -> None:
+    own = "tcp://[::1]:25557"
+    assert verdicts(instance().accepts(own).reached(own), "015") == [(PASS, 1)]
+    one = instance().refuses("No such device", own)
+    assert (spoken(one), one.story.outcome("END-015").verdict) == ({"015"}, WARN)

@@ -1,0 +1,86 @@
+"""EXP: what is reachable more widely, whoever chose it, and what is bound by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.harness.beside import Instance
+from tests.harness.streams import Story
+
+from kvwire.statement import Statement
+from kvwire.trace import Source
+from kvwire.verdict import Reason, Verdict
+
+
+def seen_at(endpoint: str, event: str = "HANDSHAKE_SUCCEEDED", **shown: Any) -> Story:
+    """A stream that was found at an endpoint."""
+    story = Story()
+    story.record(Source.HARNESS, event="place", detail={"endpoint": endpoint, **shown})
+    story.monitor(event)
+    return story
+
+
+WIDE: list[tuple[str, dict[str, Any]]] = [
+    ("tcp://10.0.0.7:5557", {}),
+    ("tcp://127.0.0.1:5557", {"listening": ["0.0.0.0"]}),
+    ("tcp://[::1]:5557", {"listening": ["::"]}),
+    ("tcp://node:5557", {"addresses": ["10.0.0.7"]}),
+    ("ipc:///tmp/events", {"private": False}),
+]
+NEAR: list[tuple[str, dict[str, Any]]] = [
+    ("tcp://127.0.0.1:5557", {"listening": ["127.0.0.1"]}),
+    ("tcp://127.0.0.1:5557", {"listening": ["10.0.0.7", "127.0.0.1"]}),
+    ("tcp://127.0.0.1:5557", {}),
+    ("tcp://node:5557", {"addresses": ["127.0.0.1"]}),
+    ("ipc:///run/private/events", {"private": True}),
+    ("ipc:///gone", {"private": None}),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "shown"), WIDE)
+def test_whoever_comes_from_afar_is_asked_who_he_is(endpoint: str, shown: dict[str, Any]) -> None:
+    let_in = seen_at(endpoint, **shown).outcome("EXP-002")
+    assert (let_in.verdict, let_in.violations) == (Verdict.WARN, 1)
+    turned_away = seen_at(endpoint, "HANDSHAKE_FAILED_AUTH", **shown).outcome("EXP-002")
+    assert (turned_away.verdict, turned_away.witnesses) == (Verdict.PASS, 1)
+
+
+@pytest.mark.parametrize(("endpoint", "shown"), NEAR)
+def test_what_is_near_is_nobodys_business(endpoint: str, shown: dict[str, Any]) -> None:
+    outcome = seen_at(endpoint, **shown).outcome("EXP-002")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+
+
+def test_other_instances_count_too() -> None:
+    story = Story()
+    endpoint = "tcp://127.0.0.1:25557"
+    Instance(story).accepts(endpoint).reached(endpoint).place(endpoint, listening=["0.0.0.0"])
+    assert story.outcome("EXP-002").verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("default", "private", "verdict"),
+    [
+        ("tcp://127.0.0.1:5557", None, Verdict.PASS),
+        ("tcp://localhost:5557", None, Verdict.PASS),
+        ("inproc://events", None, Verdict.PASS),
+        ("tcp://*:5557", None, Verdict.WARN),
+        ("tcp://10.0.0.7:5557", None, Verdict.WARN),
+        ("ipc:///run/private/events", True, Verdict.PASS),
+        ("ipc:///tmp/events", False, Verdict.WARN),
+        ("ipc:///not/there", None, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_the_default_is_what_is_declared(default: str, private: bool | None, verdict: Verdict) -> None:
+    story = Story(statement=Statement(default_endpoint=default))
+    story.record(Source.HARNESS, event="place", detail={"endpoint": default, "private": private, "default": True})
+    story.monitor("HANDSHAKE_SUCCEEDED")
+    assert story.outcome("EXP-001").verdict is verdict
+    assert story.outcome("EXP-002").reason == Reason.NOT_USED
+
+
+def test_where_the_adapter_bound_says_nothing_of_the_default() -> None:
+    outcome = seen_at("tcp://127.0.0.1:5557", listening=["0.0.0.0"]).outcome("EXP-001")
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "default_endpoint" in outcome.reason
