@@ -268,7 +268,7 @@ def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Rea
             return Reason.NOT_CLAIMED
         case "KVW-RNK-003" if stream.rank is None:
             return Reason.NOT_CLAIMED
-        case "KVW-SEQ-010":
+        case "KVW-SEQ-010" | "KVW-RES-007" | "KVW-RES-008":
             return Reason.NOT_USED
         case "KVW-LIV-002" if statement.bounds.heartbeat_s is None:
             return Reason.NOT_CLAIMED

@@ -16,6 +16,7 @@ from kvwire.judges.liveness import Liveness
 from kvwire.judges.rank import Rank
 from kvwire.judges.replay import Replay
 from kvwire.judges.residency import Residency
+from kvwire.judges.reuse import Reuse
 from kvwire.judges.sequence import Sequence
 from kvwire.judges.service import Service
 
@@ -27,6 +28,7 @@ AREAS: tuple[type[Area], ...] = (
     Chain,
     Hashing,
     Residency,
+    Reuse,
     Replay,
     Service,
     Rank,

@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable
+import functools
 
 from kvwire.events import TWO_64, Event
+from kvwire.heard import Agenda, Heard, Place
 from kvwire.judges.area import Area, Context, at_batch, judge
 from kvwire.ledger import Key, Ledger, State
 from kvwire.runs import REPLACING
 from kvwire.stimuli import succeeded
-from kvwire.timeline import Batch, Gap, Incarnation, Timeline
+from kvwire.timeline import Batch, Gap, Incarnation
 from kvwire.trace import Record, Source
 from kvwire.verdict import Where
-
-Place = tuple[int, int]
-"""Incarnation and number."""
-
-
-class _Heard:
-    """How far the live stream had come when something else was recorded.
-
-    Numbers tell, not records: a batch that one witness lost and another delivers late stands where its number is.
-    """
-
-    def __init__(self, timeline: Timeline, replaced: list[int]) -> None:
-        live = sorted(
-            (batch.live, (life.index, batch.number))
-            for life in timeline.incarnations
-            for batch in life.batches
-            if batch.live is not None
-        )
-        self._records = [record for record, _ in live]
-        self._newest: list[Place] = []
-        for _, place in live:
-            self._newest.append(max(place, self._newest[-1]) if self._newest else place)
-        self._replaced = replaced
-
-    def when(self, record: int) -> Place | None:
-        """The newest batch that was heard before a record; None before the first, or if another life began since."""
-        at = bisect.bisect_left(self._records, record) - 1
-        if at < 0 or any(self._records[at] < index < record for index in self._replaced):
-            return None
-        return self._newest[at]
 
 
 class _Reset:
@@ -78,7 +48,7 @@ class _Reset:
 
 
 class Residency(Area):
-    """Follows the stream with a ledger; compares it with what the engine says it holds."""
+    """Follows the stream with a ledger; clears and resets are compared with what the engine holds and was told."""
 
     name = "residency"
     memory = "O(resident)"
@@ -89,8 +59,7 @@ class Residency(Area):
         self.snapshots: list[tuple[int, frozenset[int]]] = []
         self.resets: list[tuple[int, int | None, str]] = []
         self.replaced: list[int] = []
-        self.pending: list[tuple[Place, Callable[[], None]]] | None = None
-        """What is to be done once the stream stands at a place, in order."""
+        self.agenda: Agenda | None = None
         self.life = -1
         self.cleared: frozenset[int] = frozenset()
         """The hashes that the last clear ended and that were not stored again."""
@@ -109,8 +78,8 @@ class Residency(Area):
             self.resets[-1] = (start, index, str(record.detail.get("bound_s", "")))
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        if self.pending is None:
-            self.pending = self._plan()
+        if self.agenda is None:
+            self.agenda = self._plan()
         self._reach((incarnation.index, -1))
         self.life = incarnation.index
         self.ledger.begin(origin_known=incarnation.origin_known)
@@ -134,39 +103,27 @@ class Residency(Area):
 
     # what the engine was asked
 
-    def _plan(self) -> list[tuple[Place, Callable[[], None]]]:
+    def _plan(self) -> Agenda:
         """Snapshots and resets, each at the place that the live stream had reached when it was taken or made."""
-        heard = _Heard(self.context.timeline, self.replaced)
-        planned: list[tuple[int, Place, Callable[[], None]]] = []
+        heard = Heard(self.context.timeline, self.replaced)
+        agenda = Agenda()
         for record, held in self.snapshots:
-            if (place := heard.when(record)) is not None:
-                planned.append((record, place, self._comparing(record, held)))
+            agenda.add(heard.when(record), record, functools.partial(self.clear_is_whole, record, held))
         for start, end, bound in self.resets:
             if end is None:
                 continue
             began, ended = heard.when(start), heard.when(end)
             if began is not None and ended is not None:
-                planned.append((start, began, self._resetting(start, bound)))
-                planned.append((end, ended, self._reset_over))
-        return [(place, act) for _, place, act in sorted(planned, key=lambda item: (item[1], item[0]))]
+                agenda.add(began, start, functools.partial(self._reset_begins, start, bound))
+                agenda.add(ended, end, self._reset_over)
+        return agenda
 
     def _reach(self, place: Place) -> None:
-        """Do what is to be done before a place."""
-        while self.pending and self.pending[0][0] < place:
-            self.pending.pop(0)[1]()
+        if self.agenda is not None:
+            self.agenda.reach(place)
 
-    def _comparing(self, record: int, held: frozenset[int]) -> Callable[[], None]:
-        def compare() -> None:
-            self.gone_is_announced(record, held)
-            self.clear_is_whole(record, held)
-
-        return compare
-
-    def _resetting(self, start: int, bound: str) -> Callable[[], None]:
-        def begin() -> None:
-            self.reset = _Reset(start, bound, self.ledger)
-
-        return begin
+    def _reset_begins(self, start: int, bound: str) -> None:
+        self.reset = _Reset(start, bound, self.ledger)
 
     def _reset_over(self) -> None:
         reset, self.reset = self.reset, None
@@ -278,24 +235,6 @@ class Residency(Area):
                 f"group {', '.join(map(str, elsewhere))}, in which {key.hash} was stored",
                 f"a removal from group {key.group}",
                 at_batch(batch, event=event),
-            )
-
-    @judge("KVW-RES-003")
-    def gone_is_announced(self, record: int, held: frozenset[int]) -> None:
-        """KVW-RES-003: A publisher MUST announce by `BlockRemoved` or `AllBlocksCleared` that an announced block is
-        gone from a medium and group.
-
-        The harness asks when the stream is drained, so that nothing announced is still under way.
-        """
-        announced = {key.hash for key in self.ledger.resident()}
-        missing = sorted(announced - held)
-        self.saw("KVW-RES-003", len(announced) - len(missing))
-        for value in missing:
-            self.broke(
-                "KVW-RES-003",
-                f"a removal or a clear for {value}, which the engine does not hold any more",
-                "no such event: the stream still says that it is resident",
-                Where(record=record),
             )
 
     @judge("KVW-RES-005")

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kvwire.peers import answers, endings, engines, frames, payloads, places, pressed, shedding
+from kvwire.peers import answers, endings, engines, frames, lapses, payloads, places, pressed, reported, shedding
 from kvwire.peers.adapter import Peer, chosen, options, serve
 from kvwire.trace import ControlLevel
 
@@ -93,6 +93,18 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "clears-without-reset": {"make_engine": engines.ClearsWithoutReset},
     "resets-silently": {"make_engine": engines.ResetsSilently},
     "resets-late": {"make_engine": engines.ResetsLate},
+    "caps-removals": {"make_engine": lapses.CapsRemovals},
+    "never-announces-late": {"make_engine": lapses.NeverAnnouncesLate},
+    "removes-on-split": {"make_engine": lapses.RemovesOnSplit},
+    "removes-first-copy": {"make_engine": lapses.RemovesFirstCopy},
+    "recomputes-silently": {"make_engine": lapses.RecomputesSilently},
+    "hashes-content-only": {"make_engine": lapses.HashesContentOnly, "statement": OPAQUE},
+    "seeded-hashes": {"make_engine": reported.SeededHashes},
+    "zero-parent": {"make_publisher": reported.ZeroParent},
+    "zero-for-nil": {"make_publisher": reported.ZeroForNil},
+    "skips-a-parent": {"make_publisher": reported.SkipsAParent},
+    "bigram-tokens": {"make_publisher": reported.BigramTokens},
+    "spans-skipped-blocks": {"make_publisher": reported.SpansSkippedBlocks},
     "replay-without-topic": {"make_publisher": answers.ReplayWithoutTopic},
     "replay-rewritten": {"make_publisher": answers.ReplayRewritten},
     "replay-twice": {"make_publisher": answers.ReplayTwice},

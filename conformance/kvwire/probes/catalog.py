@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvwire.probes import (
+    cap,
     endpoints,
     gaps,
     heartbeat,
@@ -13,6 +14,7 @@ from kvwire.probes import (
     replay,
     replay_pressure,
     reset,
+    residency,
     restart,
     stop,
     workload,
@@ -32,6 +34,8 @@ PROBES: tuple[Probe, ...] = (
     replay_pressure.PROBE,
     replay_pressure.VOLUME,
     restart.PROBE,
+    residency.PROBE,
+    cap.PROBE,
     gaps.PROBE,
     pressure.PROBE,
     endpoints.PROBE,

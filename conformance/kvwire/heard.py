@@ -1,0 +1,58 @@
+"""How far the live stream had come when something else was recorded.
+
+Numbers tell, not records: a batch that one witness lost and another delivers late stands where its number is.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+
+from kvwire.timeline import Timeline
+
+Place = tuple[int, int]
+"""Incarnation and number."""
+
+
+class Heard:
+    """The places of one stream. ``replaced``: records at which the harness started, restarted or stopped it."""
+
+    def __init__(self, timeline: Timeline, replaced: Sequence[int]) -> None:
+        live = sorted(
+            (batch.live, (life.index, batch.number))
+            for life in timeline.incarnations
+            for batch in life.batches
+            if batch.live is not None
+        )
+        self._records = [record for record, _ in live]
+        self._newest: list[Place] = []
+        for _, place in live:
+            self._newest.append(max(place, self._newest[-1]) if self._newest else place)
+        self._replaced = replaced
+
+    def when(self, record: int) -> Place | None:
+        """The newest batch that was heard before a record; None before the first, or if another life began since."""
+        at = bisect.bisect_left(self._records, record) - 1
+        if at < 0 or any(self._records[at] < index < record for index in self._replaced):
+            return None
+        return self._newest[at]
+
+
+class Agenda:
+    """What is to be done once the stream stands at a place, in order of places and then of records."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[Place, int, Callable[[], None]]] = []
+        self._next = 0
+
+    def add(self, place: Place | None, record: int, act: Callable[[], None]) -> None:
+        """Add something before anything is done; nothing is done at a place that is not known."""
+        if place is not None:
+            bisect.insort(self._items, (place, record, act), key=lambda item: item[:2])
+
+    def reach(self, place: Place) -> None:
+        """Do what is to be done before a place."""
+        while self._next < len(self._items) and self._items[self._next][0] < place:
+            act = self._items[self._next][2]
+            self._next += 1
+            act()
