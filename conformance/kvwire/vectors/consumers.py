@@ -142,7 +142,7 @@ OTHERS: tuple[tuple[Consumer, dict[str, tuple[str, ...]]], ...] = (
         Consumer(
             id="vllm-router",
             name="vllm-router, policy kv_aware",
-            project="https://pypi.org/project/vllm-router/",
+            project="vllm-router on the Python package index",
             version="0.1.17",
             evidence="executed-alike",
             comment="maps only; a missing `medium`, `lora_id` or `lora_name`, or an unknown key, loses the batch",
