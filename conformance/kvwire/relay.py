@@ -105,8 +105,8 @@ class Relay:
             self.joined += 1
             pumps = {asyncio.create_task(self._subscriptions(reader, back)), *self._messages(there, writer)}
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        except OSError:
-            pass  # nobody is there: the client tries again
+        except (OSError, asyncio.CancelledError):
+            pass  # nobody is there, and the client tries again; or it is cut
         finally:
             for pump in pumps:
                 pump.cancel()

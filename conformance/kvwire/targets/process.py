@@ -155,6 +155,10 @@ class AdapterProcess:
         self._record_exit(expected=False)
         return False
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send the child a signal, if it still runs."""
+        self._process.send_signal(number)
+
     def hello(self) -> Hello:
         """Ask who the adapter is; before that, whether it keeps to the protocol for a verb that nobody knows."""
         unknown = f"x-{secrets.token_hex(4)}"
