@@ -26,10 +26,15 @@ Progress = Callable[[str], None]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is made. ``profile`` of None: what the target declares, else by what it shows."""
+    """How a run is made.
+
+    ``profile`` of None: what the target declares, else by what it shows. ``probes`` of None: those of the ``mode``,
+    else those of these names that apply.
+    """
 
     profile: str | None = None
     mode: Mode = "plain"
+    probes: tuple[str, ...] | None = None
     limits: Limits = Limits()
     deadline_s: float = DEADLINE_S
     seed: int = 1
@@ -76,8 +81,12 @@ def run(
             deadline=time.monotonic() + settings.limits.listen_s + settings.deadline_s,
             seed=settings.seed,
         )
-        chosen = plan(session, settings.mode)
-        left_out += [probe.name for probe in plan(session, "thorough") if probe not in chosen]
+        able = plan(session, "thorough")
+        if settings.probes is None:
+            chosen = plan(session, settings.mode)
+            left_out += [probe.name for probe in able if probe not in chosen]
+        else:
+            chosen = tuple(probe for probe in able if probe.name in settings.probes)
         _probe(session, opened, chosen, probes, progress)
     except KeyboardInterrupt:
         interrupted = True

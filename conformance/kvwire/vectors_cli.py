@@ -15,6 +15,7 @@ from kvwire.vectors import access, asking, copying, manifest
 from kvwire.vectors.filtering import Outcome, ask
 from kvwire.vectors.manifest import DamageError
 from kvwire.vectors.model import FILE_TYPES
+from kvwire.vectors.sessions import SCHEMA as SESSION
 from kvwire.verdict import Exit
 
 FAILURES_SHOWN = 20
@@ -44,18 +45,23 @@ def _damaged(error: DamageError) -> None:
     raise click.exceptions.Exit(Exit.ERROR)
 
 
+def _checkout() -> Path:
+    """The folder of vectors in a checkout."""
+    spec = standard.checkout()
+    if spec is None:
+        raise click.UsageError(
+            "this kvwire is an installed copy and its vectors read-only: run `kvwire vectors build` in a checkout"
+        )
+    return spec.parent / "vectors"
+
+
 @vectors.command()
 @click.option("--check", is_flag=True, help="Write nothing; say where files differ from what the generators give.")
 def build(check: bool) -> None:
     """Write the vectors (in a checkout), or check them."""
     from kvwire.vectors import build as building
 
-    spec = standard.checkout()
-    if spec is None:
-        raise click.UsageError(
-            "this kvwire is an installed copy and its vectors read-only: run `kvwire vectors build` in a checkout"
-        )
-    folder = spec.parent / "vectors"
+    folder = _checkout()
     problems = building.check(folder) if check else building.write(folder)
     for problem in problems:
         click.echo(problem)
@@ -63,6 +69,51 @@ def build(check: bool) -> None:
         click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", err=True)
         raise click.exceptions.Exit(Exit.NOT_CONFORMANT)
     click.echo("vectors: data and generators agree" if check else "vectors: built")
+
+
+@vectors.command(hidden=True)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def record(names: tuple[str, ...]) -> None:
+    """Record sessions anew (in a checkout): those named, or all that `sessions.toml` plans; then run a build."""
+    from kvwire.vectors import session_records as recording
+    from kvwire.vectors.sessions import SessionError
+
+    folder = _checkout()
+    failed = 0
+    try:
+        chosen = recording.wanted(names)
+    except UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+    for name, plan in chosen.items():
+        try:
+            path = recording.store(folder, name, recording.record(name, plan))
+            click.echo(f"{name}: {path.stat().st_size} bytes")
+        except SessionError as error:
+            failed += 1
+            click.echo(str(error), err=True)
+    if failed:
+        raise click.exceptions.Exit(Exit.NOT_CONFORMANT)
+
+
+@vectors.command()
+@click.argument("name")
+@click.option(
+    "--output", "-o", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Where the trace is written."
+)
+@_from
+def session(name: str, output: Path, folder: Path | None) -> None:
+    """Write the trace of a session, for `kvwire judge`."""
+    from kvwire import trace
+    from kvwire.vectors import sessions
+
+    place = (folder or resources.vectors()) / sessions.path_of(name)
+    if not place.is_file():
+        raise click.UsageError(f"no session {name!r}; `kvwire vectors list session` shows them all")
+    try:
+        (told,) = sessions.read(place.read_bytes()).tests
+        trace.write(sessions.trace_of(told), output)
+    except sessions.SessionError as error:
+        _damaged(DamageError(str(error)))
 
 
 @vectors.command("list")
@@ -122,7 +173,7 @@ class _Asked(msgspec.Struct):
 
 
 def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip: tuple[str, ...]) -> _Asked:
-    chosen = [entry for entry in _choose(folder, only) if entry.schema in FILE_TYPES]
+    chosen = [entry for entry in _choose(folder, only) if entry.schema in FILE_TYPES and entry.schema != SESSION]
     if not chosen:
         raise click.UsageError(f"--only {' '.join(only)}: no tests are there; `kvwire vectors list` shows what is")
     if found := manifest.damage(folder):

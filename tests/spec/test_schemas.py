@@ -36,6 +36,7 @@ NAMES = {
     "vectors-hash",
     "vectors-manifest",
     "vectors-replay",
+    "vectors-session",
     "vectors-wire",
 }
 

@@ -18,6 +18,8 @@ from kvwire.vectors import (
     known,
     manifest,
     replay_vectors,
+    session_plans,
+    sessions,
     wire_vectors,
 )
 from kvwire.vectors.layout import name_of, write_file, write_manifest
@@ -48,6 +50,11 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
                 problems.append(f"{path}: {test.id}: {tests[test.id]} has the id too")
             tests[test.id] = path
     problems += [f"{coverage.NAME}: {hole}: no test and no reason" for hole in coverage.holes(hashes.values())]
+    told, bad_sessions = sessions.files(folder)
+    problems += [*bad_sessions, *session_plans.problems(told)]
+    for path, session in told.items():
+        data[path] = sessions.write(session)
+        tests |= dict.fromkeys((test.id for test in session.tests), path)
     data[consumers.PATH] = consumers.write()
     lock = folder / identities.NAME
     locked, bad = identities.read(lock.read_text(encoding="utf-8") if lock.is_file() else "")
@@ -62,7 +69,7 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
         manifest.EDITION_FILE: f"{EDITION}\n".encode(),
         identities.NAME: identities.write(entries).encode(),
         manifest.NAME: listing,
-        coverage.NAME: coverage.write(hashes.values()).encode(),
+        coverage.NAME: (coverage.write(hashes.values()) + session_plans.coverage(len(told))).encode(),
     }
     return {**data, **extra}, [*problems, *bad, *undecided]
 
@@ -117,7 +124,9 @@ def differences(folder: Path, data: Mapping[str, bytes]) -> list[str]:
         target = folder / path
         if not target.is_file():
             problems.append(f"{path}: the file is missing: run `kvwire vectors build`")
-        elif (found := target.read_bytes()) != content:
+        elif (found := target.read_bytes()) != content and path.startswith(f"{sessions.KIND}/"):
+            problems += sessions.disagreements(path, content, found) or difference(path, content, found)
+        elif found != content:
             problems += difference(path, content, found)
     return problems + [f"{path}: no generator writes this file: remove it" for path in _strays(folder, data)]
 

@@ -15,6 +15,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from kvwire.trace import ControlLevel
+
 Result = Literal["valid", "invalid", "acceptable"]
 Layer = Literal["frame", "msgpack", "schema", "semantics"]
 """Where a fault must be noticed: the ZeroMQ frames; the bytes as one msgpack value; types, keys and ranges;
@@ -178,6 +180,36 @@ class EndpointExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     names: tuple[str, ...] = ()
 
 
+class SessionTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """The lines of a trace file as JSON objects; written one below the other they are one."""
+
+    header: dict[str, Any]
+    records: tuple[dict[str, Any], ...]
+    end: dict[str, Any]
+
+
+class SessionInput(msgspec.Struct, frozen=True, kw_only=True):
+    """A run: the level of control that it had, the profile that it is held to, and all that was seen and done."""
+
+    level: ControlLevel
+    profile: str
+    trace: SessionTrace
+
+
+class Said(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The verdict on one requirement, and of a PASS its witnesses."""
+
+    verdict: str
+    witnesses: int | None = None
+
+
+class SessionExpected(msgspec.Struct, frozen=True, kw_only=True):
+    """By stream and requirement what has to be said, and the exit code of the whole."""
+
+    exit: int | None
+    verdicts: dict[str, dict[str, Said]]
+
+
 Input = TypeVar("Input")
 Expected = TypeVar("Expected")
 
@@ -253,6 +285,7 @@ WireFile = File[WireInput, WireExpected]
 EnvelopeFile = File[EnvelopeInput, EnvelopeExpected]
 ReplayFile = File[ReplayInput, ReplayExpected]
 EndpointFile = File[EndpointInput, EndpointExpected]
+SessionFile = File[SessionInput, SessionExpected]
 AnyFile = File[Any, Any]
 
 FILE_TYPES: dict[str, Any] = {
@@ -261,6 +294,7 @@ FILE_TYPES: dict[str, Any] = {
     "kvwire/vectors/envelope/1": EnvelopeFile,
     "kvwire/vectors/replay/1": ReplayFile,
     "kvwire/vectors/endpoint/1": EndpointFile,
+    "kvwire/vectors/session/1": SessionFile,
 }
 """The type of a file of tests, by its ``schema``."""
 MANIFEST_SCHEMA = "kvwire/vectors/manifest/1"
