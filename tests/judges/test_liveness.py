@@ -1,0 +1,104 @@
+"""LIV-001 and LIV-002: how long the caller waits, and whether an idle stream beats."""
+
+from __future__ import annotations
+
+import pytest
+from tests.harness.streams import Story, stored
+
+from kvwire.projection import batch_projection
+from kvwire.statement import Bounds, Statement
+from kvwire.verdict import Verdict
+
+PASS, WARN, FAIL, OPEN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+def attempt(story: Story, *took_ms: float, situation: str = "full queue", stalled_ms: float = 1.0) -> None:
+    """One attempt: a burst of calls that took so long."""
+    story.stimulus("strain", situation=situation)
+    batches = [batch_projection(story.tick(), [stored("a")], 0) for _ in took_ms]
+    taken = [round(1000 * ms) for ms in took_ms]
+    story.stimulus("burst", batches=batches, accepted=[True] * len(taken), blocked_us=taken)
+    story.stimulus("strain-done", situation=situation, stalled_ms=stalled_ms)
+
+
+def test_calls_that_return() -> None:
+    story = Story().begin()
+    attempt(story, 0.01, 99.0)
+    attempt(story, 0.2, situation="a replay client that does not read")
+    assert story.verdict("LIV-001") == (PASS, 3)
+
+
+def test_a_caller_that_waits_whenever_it_is_tried() -> None:
+    story = Story().begin()
+    for longest in (101, 250, 130):
+        attempt(story, 0.1, longest)
+    outcome = story.outcome("LIV-001")
+    assert (outcome.verdict, outcome.violations) == (FAIL, 1)
+    assert outcome.findings[0].seen == "full queue: in 3 attempts of 3 a call that took 101, 250, 130 ms"
+
+
+def test_the_declared_bound_counts() -> None:
+    story = Story(statement=Statement(bounds=Bounds(publish_ms=500.0))).begin()
+    for _ in range(3):
+        attempt(story, 300)
+    assert story.verdict("LIV-001") == (PASS, 3)
+
+
+def test_one_long_call_on_a_busy_machine_is_a_remark() -> None:
+    story = Story().begin()
+    attempt(story, 400)
+    attempt(story, 0.1)
+    outcome = story.outcome("LIV-001")
+    assert (outcome.verdict, outcome.witnesses) == (PASS, 1)
+    assert outcome.notes == ["full queue: a call took 400 ms, and the next ones did not"]
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_too_few_attempts_leave_it_open(attempts: int) -> None:
+    story = Story().begin()
+    for _ in range(attempts):
+        attempt(story, 400)
+    assert story.outcome("LIV-001").verdict is OPEN
+
+
+def test_a_machine_that_stood_still_proves_nothing() -> None:
+    story = Story().begin()
+    for _ in range(6):
+        attempt(story, 400, stalled_ms=390)
+    assert story.outcome("LIV-001").verdict is OPEN
+    for _ in range(3):
+        attempt(story, 400)
+    assert story.outcome("LIV-001").verdict is FAIL
+
+
+def test_situations_do_not_add_up() -> None:
+    story = Story().begin()
+    for situation in ("one", "two", "three"):
+        attempt(story, 400, situation=situation)
+        attempt(story, 0.1, situation=situation)
+    assert story.outcome("LIV-001").verdict is PASS
+
+
+def test_an_attempt_that_was_cut_short_is_none() -> None:
+    story = Story().begin()
+    story.stimulus("strain", situation="full queue")
+    story.offer(stored("a"), blocked_us=400_000)
+    assert story.verdict("LIV-001") == (OPEN, 0)
+
+
+# heartbeats
+
+
+def idle(outcome: str, heartbeat: float | None = 0.5) -> Story:
+    story = Story(statement=Statement(bounds=Bounds(heartbeat_s=heartbeat)), can=()).begin()
+    story.stimulus("idle-done", outcome=outcome, after_s=2.0, bound_s=2.0)
+    return story
+
+
+@pytest.mark.parametrize(("outcome", "verdict"), [("seen", PASS), ("bound", WARN), ("busy", OPEN)])
+def test_an_idle_stream(outcome: str, verdict: Verdict) -> None:
+    assert idle(outcome).outcome("LIV-002").verdict is verdict
+
+
+def test_no_interval_is_no_claim() -> None:
+    assert Story().begin().outcome("LIV-002").reason == "not claimed"
