@@ -14,8 +14,7 @@ from kvwire.registry import UnknownNameError
 from kvwire.vectors import access, asking, copying, manifest
 from kvwire.vectors.filtering import Outcome, ask
 from kvwire.vectors.manifest import DamageError
-from kvwire.vectors.model import FILE_TYPES
-from kvwire.vectors.sessions import SCHEMA as SESSION
+from kvwire.vectors.model import FILE_TYPES, SESSION_SCHEMA
 from kvwire.verdict import Exit
 
 FAILURES_SHOWN = 20
@@ -173,7 +172,8 @@ class _Asked(msgspec.Struct):
 
 
 def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip: tuple[str, ...]) -> _Asked:
-    chosen = [entry for entry in _choose(folder, only) if entry.schema in FILE_TYPES and entry.schema != SESSION]
+    asked = FILE_TYPES.keys() - {SESSION_SCHEMA}  # a session asks those who judge
+    chosen = [entry for entry in _choose(folder, only) if entry.schema in asked]
     if not chosen:
         raise click.UsageError(f"--only {' '.join(only)}: no tests are there; `kvwire vectors list` shows what is")
     if found := manifest.damage(folder):

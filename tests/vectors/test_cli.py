@@ -115,7 +115,7 @@ def test_refusing_is_right_where_it_has_to_be() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--only", "hash/v3"), "no vectors 'hash/v3'; there are endpoint, envelope, hash, replay, wire"),
+        (("--only", "hash/v3"), "no vectors 'hash/v3'; there are endpoint, envelope, hash, replay, session, wire"),
         (("--flag", "no-such"), "no test here has the flag 'no-such'; there are "),
         (("--only", "wire/consumers"), "--only wire/consumers: no tests are there"),
         (("--flag", "valid", "--skip", "valid"), "no test is left by these filters"),

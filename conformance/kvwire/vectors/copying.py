@@ -11,7 +11,7 @@ from kvwire.registry import UnknownNameError
 from kvwire.vectors import identities, manifest
 from kvwire.vectors.layout import write_manifest
 from kvwire.vectors.manifest import EDITION_FILE, DamageError
-from kvwire.vectors.model import Listed, Manifest
+from kvwire.vectors.model import SESSION_SCHEMA, Listed, Manifest
 
 BESIDE = ("LICENSE", "README.md", EDITION_FILE, identities.NAME)
 """What goes with every copy, besides the manifest."""
@@ -30,8 +30,9 @@ def choose(contents: Manifest, names: tuple[str, ...]) -> tuple[Listed, ...]:
         found = [f for f in contents.files if name in (f.path, f.path.removesuffix(".json"), f.path.split("/")[0])]
         if not found:
             kinds = sorted({f.path.split("/")[0] for f in contents.files})
-            files = ", ".join(f.path.removesuffix(".json") for f in contents.files)
-            raise UnknownNameError(f"no vectors {name!r}; there are {', '.join(kinds)}, and in them {files}")
+            files = [f.path.removesuffix(".json") for f in contents.files if f.schema != SESSION_SCHEMA]
+            files += ["session/NAME"] * (len(files) < len(contents.files))
+            raise UnknownNameError(f"no vectors {name!r}; there are {', '.join(kinds)}, in them {', '.join(files)}")
         chosen += found
     return tuple(f for f in contents.files if f in chosen)
 

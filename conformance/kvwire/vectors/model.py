@@ -288,13 +288,14 @@ EndpointFile = File[EndpointInput, EndpointExpected]
 SessionFile = File[SessionInput, SessionExpected]
 AnyFile = File[Any, Any]
 
+SESSION_SCHEMA = "kvwire/vectors/session/1"
 FILE_TYPES: dict[str, Any] = {
     "kvwire/vectors/hash/1": HashFile,
     "kvwire/vectors/wire/1": WireFile,
     "kvwire/vectors/envelope/1": EnvelopeFile,
     "kvwire/vectors/replay/1": ReplayFile,
     "kvwire/vectors/endpoint/1": EndpointFile,
-    "kvwire/vectors/session/1": SessionFile,
+    SESSION_SCHEMA: SessionFile,
 }
 """The type of a file of tests, by its ``schema``."""
 MANIFEST_SCHEMA = "kvwire/vectors/manifest/1"

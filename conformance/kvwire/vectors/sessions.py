@@ -19,6 +19,7 @@ from kvwire.trace import Trace, TraceError
 from kvwire.vectors.layout import line
 from kvwire.vectors.model import (
     EDITION,
+    SESSION_SCHEMA,
     Group,
     Note,
     Said,
@@ -31,7 +32,6 @@ from kvwire.vectors.model import (
 from kvwire.verdict import Verdict
 
 KIND = "session"
-SCHEMA = f"kvwire/vectors/{KIND}/1"
 NOTES: dict[str, Note] = {
     "recorded": Note(
         kind="origin",
@@ -119,7 +119,7 @@ def make(
         expected=expected_of(recording),
     )
     return SessionFile(
-        schema=SCHEMA,
+        schema=SESSION_SCHEMA,
         spec_edition=EDITION,
         generator=__name__,
         count=1,
@@ -198,7 +198,7 @@ def refreshed(file: SessionFile) -> SessionFile:
     now = msgspec.structs.replace(session, expected=expected_of(trace_of(session)))
     return msgspec.structs.replace(
         file,
-        schema=SCHEMA,
+        schema=SESSION_SCHEMA,
         spec_edition=EDITION,
         generator=__name__,
         count=1,
