@@ -1,0 +1,216 @@
+"""Instances that are attacked beside the one under test: how they are begun, and how what they show counts."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from tests.harness.streams import Story, cleared, payload, stored
+
+from kvwire import beside, registry
+from kvwire.judging import judge_stream
+from kvwire.probes.beside import attacked
+from kvwire.probes.markers import Markers, tail
+from kvwire.probes.session import Limits, Session
+from kvwire.probes.strain import Stalls, strain
+from kvwire.protocol import Accepted, Burst, Refused, Start
+from kvwire.registry import Profile
+from kvwire.statement import Bounds, Statement, Stream
+from kvwire.targets import TraceTarget, parse
+from kvwire.trace import Record, Source, Trace
+from kvwire.verdict import Finding, Tally, Verdict, Where
+from kvwire.witness import Recorder
+
+# how they count
+
+
+def with_instance(*events: Any, mark: bool = True, **options: Any) -> tuple[Trace, Story]:
+    """A story of one clear, and an instance that was started with options and sent these events."""
+    story = Story().begin()
+    records = list(story.records)
+
+    def add(source: str, **fields: Any) -> None:
+        records.append(Record(t_ns=len(records), source=source, stream="instance-1", **fields))
+
+    add(Source.STIMULUS, event="start", detail={**options, "bound": {"endpoint": "ipc://i", "topic": "kv"}})
+    if mark:
+        add(Source.STIMULUS, event="attack", detail={"attack": "test"})
+    for number, event in enumerate((cleared(), *events)):
+        add(Source.LIVE_A, frames=(b"kv", number.to_bytes(8, "big"), payload(event, ts=1.7e9 + number)))
+    return msgspec.structs.replace(story.trace(), records=tuple(records)), story
+
+
+def outcome_of(requirement: str, trace: Trace, story: Story) -> Any:
+    known = registry.load()
+    profile = Profile(
+        profile="all", edition="1", title="", ids=[r.id for r in known.binding("publisher")], conclusive={}
+    )
+    judged = judge_stream(trace, story.info, known, profile)
+    return next(outcome for outcome in judged.outcomes if outcome.requirement == requirement)
+
+
+def test_what_an_instance_breaks_is_broken_and_says_where() -> None:
+    trace, story = with_instance(stored("a"), stored("a"), queue=4, cap=2)
+    outcome = outcome_of("KVW-RES-001", trace, story)
+    assert (outcome.verdict, outcome.witnesses, outcome.violations) == (Verdict.FAIL, 2, 1)
+    assert outcome.findings[0].seen.endswith("(instance-1, started with queue 4, cap 2)")
+    assert trace.records[outcome.findings[0].where.record].stream == "instance-1"
+
+
+def test_what_an_instance_shows_is_shown() -> None:
+    trace, story = with_instance(stored("a"))
+    assert outcome_of("KVW-RES-001", trace, story).verdict is Verdict.PASS
+
+
+def test_an_instance_that_was_not_attacked_is_not_heard() -> None:
+    trace, story = with_instance(stored("a"), stored("a"), mark=False)
+    assert outcome_of("KVW-RES-001", trace, story).witnesses == 0
+
+
+def test_what_was_started_otherwise_is_declared_otherwise() -> None:
+    trace, _ = with_instance(queue=4, ring=9)
+    records = {"instance-1": [(i, r) for i, r in enumerate(trace.records) if r.stream == "instance-1"]}
+    (other,) = beside.attacked(trace.header, records)
+    assert (other.header.statement.queue, other.header.statement.ring) == (4, 9)
+    assert other.stream.name == "instance-1"
+
+
+def test_what_an_instance_leaves_open_matters_only_where_nothing_was_shown() -> None:
+    other = Tally()
+    other.open("it is not known")
+    shown, nothing = Tally(), Tally()
+    shown.saw()
+    for tally in (shown, nothing):
+        beside.count(tally, other, "instance-1")
+    assert (shown.opened, nothing.opened) == (0, 1)
+    assert nothing.open_reason == "it is not known (instance-1)"
+
+
+def test_violations_beyond_the_examples_are_counted() -> None:
+    other = Tally()
+    for at in range(5):
+        other.broke(Finding(expected="x", seen=str(at), where=Where(record=at)))
+    other.saw(2)
+    tally = Tally()
+    beside.count(tally, other, "there")
+    assert (tally.witnesses, tally.violations, len(tally.findings)) == (7, 5, 3)
+
+
+# how they are begun
+
+QUICK = Limits(handshake_s=2.0, prime_s=2.0, settle_s=1.0, quiet_s=0.1, replay_s=0.5)
+
+
+@contextmanager
+def session(recorder: Recorder, text: str) -> Iterator[Session]:
+    target = parse(text)
+    assert not isinstance(target, TraceTarget)
+    opened = target.open(recorder)
+    try:
+        yield opened.session(recorder, limits=QUICK)
+    finally:
+        opened.close()
+
+
+@pytest.mark.network
+def test_an_instance_has_a_stream_of_its_own(recorder: Recorder) -> None:
+    with session(recorder, "reference:?topic=t") as run, run.fresh() as (instance,):
+        with attacked(run, instance, "test", Start(queue=1)) as own:
+            assert own is not None
+            assert (own.driven.topic, own.start.queue) == ("t", 1)
+            assert own.driven.endpoint != run.driven.endpoint
+            markers = Markers(own)
+            markers.burst([markers.batch() for _ in range(50)])
+            assert tail(own, markers)
+            assert recorder.witnesses(own.driven.name) == (Source.LIVE_A,)
+        assert recorder.witnesses(instance.name) == ()
+    burst = next(record.detail for record in recorder.records if record.event == "burst")
+    assert not all(burst["accepted"])
+    assert len(burst["blocked_us"]) == 50
+
+
+@pytest.mark.network
+def test_the_first_start_that_is_taken(recorder: Recorder) -> None:
+    body = (
+        "from kvwire.peers.adapter import Adapter, Peer, serve; from kvwire.protocol import Refused; import kvwire.peers.adapter as a\n"
+        "class Picky(Adapter):\n"
+        "    def _start(self, request):\n"
+        "        if request.get('queue'):\n"
+        "            raise Refused('adapter: no queue')\n"
+        "        return super()._start(request)\n"
+        "a.Adapter = Picky; serve(Peer())"
+    )
+    with session(recorder, f'exec:{sys.executable} -c "{body}"') as run, run.fresh(2) as instances:
+        with attacked(run, instances[0], "test", Start(queue=1), Start(hwm=5)) as own:
+            assert own is not None
+            assert (own.start.queue, own.start.hwm) == (None, 5)
+        with attacked(run, instances[1], "test", Start(queue=1)) as own:
+            assert own is None
+
+
+# strain
+
+
+class Waits:
+    """A driver whose calls take what ``took`` says, one after the other, in ms."""
+
+    can = frozenset({"publish", "burst"})
+    alive = True
+
+    def __init__(self, *took: float) -> None:
+        self.took = list(took)
+        self.calls = 0
+
+    def publish(self, batch: Any) -> Accepted:
+        self.calls += 1
+        if len(batch["events"]) > 1:
+            raise Refused("adapter: one event at a time")
+        return Accepted(accepted=True, blocked_us=int(1000 * (self.took.pop(0) if self.took else 0)))
+
+    def burst(self, batches: Any) -> Burst:
+        return Burst(accepted=[True] * len(batches), blocked_us=[0] * len(batches))
+
+
+def strained(recorder: Recorder, driver: Waits) -> tuple[list[dict[str, Any]], Markers]:
+    stream = Stream(name="s", endpoint="ipc://nowhere")
+    run = Session(
+        recorder=recorder,
+        streams=[stream],
+        statement=Statement(bounds=Bounds(publish_ms=100.0)),
+        driver=driver,  # type: ignore[arg-type]
+    )
+    markers = Markers(run)
+
+    def act() -> bool:
+        return markers.one()
+
+    assert strain(run, markers, "a test", act)
+    return [r.detail for r in recorder.records if r.event == "strain-done"], markers
+
+
+@pytest.mark.parametrize(("took", "attempts"), [((1.0,), 1), ((500.0, 1.0), 2), ((500.0,) * 9, 3)])
+def test_what_makes_the_caller_wait_is_repeated(recorder: Recorder, took: tuple[float, ...], attempts: int) -> None:
+    done, markers = strained(recorder, Waits(*took))
+    assert len(done) == attempts
+    assert markers.events == 1
+
+
+def test_a_stall_of_this_process_is_noticed() -> None:
+    with Stalls() as calm:
+        time.sleep(0.05)  # nothing holds the thread up meanwhile
+    with Stalls() as stalls:
+        end = time.perf_counter() + 0.3
+        held = sys.getswitchinterval()
+        sys.setswitchinterval(5.0)
+        try:
+            while time.perf_counter() < end:
+                pass
+        finally:
+            sys.setswitchinterval(held)
+    assert stalls.longest_ms > 100
+    assert calm.longest_ms < stalls.longest_ms
