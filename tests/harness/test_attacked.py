@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.harness.streams import Story, cleared, payload, stored
+from tests.harness.streams import Story, cleared, everything, payload, stored
 
 from kvwire import beside, registry
 from kvwire.judging import judge_stream
@@ -19,7 +19,6 @@ from kvwire.probes.markers import Markers, tail
 from kvwire.probes.session import Limits, Session
 from kvwire.probes.strain import Stalls, strain
 from kvwire.protocol import Accepted, Burst, Refused, Start
-from kvwire.registry import Profile
 from kvwire.statement import Bounds, Statement, Stream
 from kvwire.targets import TraceTarget, parse
 from kvwire.trace import Record, Source, Trace
@@ -46,11 +45,7 @@ def with_instance(*events: Any, mark: bool = True, **options: Any) -> tuple[Trac
 
 
 def outcome_of(requirement: str, trace: Trace, story: Story) -> Any:
-    known = registry.load()
-    profile = Profile(
-        profile="all", edition="1", title="", ids=[r.id for r in known.binding("publisher")], conclusive={}
-    )
-    judged = judge_stream(trace, story.info, known, profile)
+    judged = judge_stream(trace, story.info, registry.load(), everything())
     return next(outcome for outcome in judged.outcomes if outcome.requirement == requirement)
 
 
@@ -137,7 +132,9 @@ def test_an_instance_has_a_stream_of_its_own(recorder: Recorder) -> None:
 @pytest.mark.network
 def test_the_first_start_that_is_taken(recorder: Recorder) -> None:
     body = (
-        "from kvwire.peers.adapter import Adapter, Peer, serve; from kvwire.protocol import Refused; import kvwire.peers.adapter as a\n"
+        "import kvwire.peers.adapter as a\n"
+        "from kvwire.peers.adapter import Adapter, Peer, serve\n"
+        "from kvwire.protocol import Refused\n"
         "class Picky(Adapter):\n"
         "    def _start(self, request):\n"
         "        if request.get('queue'):\n"

@@ -24,7 +24,9 @@ def pair(name: str) -> tuple[Event, Event]:
 
 def burst(story: Story, fates: str) -> list[tuple[float, tuple[Event, ...]]]:
     """Offer batches at once; ``a`` is accepted, ``d`` is dropped. Nothing is sent yet."""
-    made = [(story.tick(), pair(f"{story.next}{at}")) for at in range(len(fates))]
+    made: list[tuple[float, tuple[Event, ...]]] = [
+        (story.tick(), pair(f"{story.next}{at}")) for at in range(len(fates))
+    ]
     story.stimulus(
         "burst",
         batches=[batch_projection(ts, events, story.rank) for ts, events in made],
