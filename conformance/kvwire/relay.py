@@ -74,8 +74,7 @@ class Relay:
 
     def close(self) -> None:
         """Cut, and listen no more."""
-        self._server.close()
-        self._call(self._cut())
+        self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(END_S)
         self._loop.close()
@@ -84,6 +83,10 @@ class Relay:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(END_S)
 
     # in the thread
+
+    async def _end(self) -> None:
+        self._server.close()
+        await self._cut()
 
     async def _cut(self) -> None:
         ways = list(self._ways)
