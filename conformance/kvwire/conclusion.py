@@ -100,16 +100,19 @@ def _troubles(trace: Trace) -> list[str]:
 def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) -> tuple[list[Outcome], list[str]]:
     """A target that died: a failure of what it had to survive, else trouble.
 
-    Other instances that the harness started are not the target under test.
+    Other instances that the harness started are the target where they were attacked, each by itself; how others end is
+    for those who started them.
     """
     texts: list[str] = []
     own = {"", *(stream.name for stream in trace.header.streams)}
+    attacked = {record.stream for record in trace.records if record.event == "attack"}
     for index, record in enumerate(trace.records):
         if record.source != Source.PROCESS or record.event != "exit" or record.detail.get("expected", True):
             continue
-        if record.stream not in own:
+        if record.stream not in own | attacked:
             continue
-        before = (r for r in reversed(trace.records[:index]) if r.stream in own)
+        same = own if record.stream in own else {record.stream}
+        before = (r for r in reversed(trace.records[:index]) if r.stream in same)
         stimulus = next((r for r in before if r.source == Source.STIMULUS), None)
         survive = set(stimulus.detail.get("must_survive", ())) if stimulus is not None else set()
         if only is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,14 +16,18 @@ import pytest
 from tests.harness.streams import Story, cleared, everything, payload, stored
 
 from kvwire import beside, registry
+from kvwire.conclusion import conclude
 from kvwire.judging import judge_stream
+from kvwire.probes import live, stop
 from kvwire.probes.beside import attacked
 from kvwire.probes.markers import Markers, tail
-from kvwire.probes.session import Limits, Session
+from kvwire.probes.session import Limits, Probe, Session
 from kvwire.probes.strain import Stalls, strain
 from kvwire.protocol import Accepted, Burst, Refused, Start
+from kvwire.run import Settings, run
 from kvwire.statement import Bounds, Statement, Stream
 from kvwire.targets import TraceTarget, parse
+from kvwire.targets.process import AdapterProcess
 from kvwire.trace import Record, Source, Trace
 from kvwire.verdict import Finding, Tally, Verdict, Where
 from kvwire.witness import Recorder
@@ -114,16 +121,17 @@ def session(recorder: Recorder, text: str) -> Iterator[Session]:
 
 @pytest.mark.network
 def test_an_instance_has_a_stream_of_its_own(recorder: Recorder) -> None:
-    with session(recorder, "reference:?topic=t") as run, run.fresh() as (instance,):
-        with attacked(run, instance, "test", Start(queue=1)) as own:
+    with session(recorder, "reference:?topic=t") as run:
+        with attacked(run, "test", Start(queue=1)) as own:
             assert own is not None
+            name = own.driven.name
             assert (own.driven.topic, own.start.queue) == ("t", 1)
             assert own.driven.endpoint != run.driven.endpoint
             markers = Markers(own)
             markers.burst([markers.batch() for _ in range(50)])
             assert tail(own, markers)
             assert recorder.witnesses(own.driven.name) == (Source.LIVE_A,)
-        assert recorder.witnesses(instance.name) == ()
+        assert recorder.witnesses(name) == ()
     burst = next(record.detail for record in recorder.records if record.event == "burst")
     assert not all(burst["accepted"])
     assert len(burst["blocked_us"]) == 50
@@ -142,12 +150,42 @@ def test_the_first_start_that_is_taken(recorder: Recorder) -> None:
         "        return super()._start(request)\n"
         "a.Adapter = Picky; serve(Peer())"
     )
-    with session(recorder, f'exec:{sys.executable} -c "{body}"') as run, run.fresh(2) as instances:
-        with attacked(run, instances[0], "test", Start(queue=1), Start(hwm=5)) as own:
+    with session(recorder, f'exec:{sys.executable} -c "{body}"') as run:
+        with attacked(run, "test", Start(queue=1), Start(hwm=5)) as own:
             assert own is not None
             assert (own.start.queue, own.start.hwm) == (None, 5)
-        with attacked(run, instances[1], "test", Start(queue=1)) as own:
+        with attacked(run, "test", Start(queue=1)) as own:
             assert own is None
+    assert not [record for record in recorder.records if record.event == "trouble"]
+
+
+def dying(survive: str = "KVW-SEQ-009") -> Probe:
+    """A probe that kills the instance which it attacks."""
+
+    def run(session: Session) -> None:
+        with attacked(session, "test", Start()) as own:
+            assert own is not None
+            assert isinstance(own.driver, AdapterProcess)
+            os.kill(own.driver._process.pid, signal.SIGKILL)
+            for _ in range(100):
+                Markers(own).one()
+
+    return Probe(name="dying", run=run, needs=frozenset({"fresh"}), must_survive=(survive,))
+
+
+@pytest.mark.network
+def test_an_instance_that_dies_fails_what_it_had_to_survive(monkeypatch: pytest.MonkeyPatch, room: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(room))
+    monkeypatch.setattr("kvwire.run.plan", lambda session, mode="plain": (live.PROBE, dying(), stop.STOP))
+    target = parse("reference:")
+    assert not isinstance(target, TraceTarget)
+    trace = run(target, Settings(limits=QUICK))
+    assert trace.header.probes == ("live", "dying", "stop")
+    outcome = conclude(trace, registry.load(), registry.profile("replay"))
+    assert not outcome.troubles
+    failed = {line.requirement: line for line in outcome.outcomes if line.verdict is Verdict.FAIL}
+    assert set(failed) == {"KVW-SEQ-009"}
+    assert "SIGKILL" in failed["KVW-SEQ-009"].findings[-1].seen
 
 
 # strain

@@ -6,50 +6,58 @@ The one under test keeps its calm. What such an instance shows counts for the st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
 from kvwire.probes.ears import Ears
 from kvwire.probes.live import handshakes, prime
 from kvwire.probes.session import Instance, Session
-from kvwire.protocol import Bound, Refused, Start
-from kvwire.refusals import connectable
+from kvwire.protocol import AdapterError, Bound, Refused, Start
+from kvwire.refusals import NO_REPLAY, connectable
 from kvwire.statement import Stream
 
 
 @contextmanager
-def attacked(session: Session, instance: Instance, attack: str, *starts: Start) -> Iterator[Session | None]:
-    """Start an instance with the first of ``starts`` that it takes, and prime it.
+def attacked(session: Session, attack: str, *starts: Start) -> Iterator[Session | None]:
+    """Start another instance with the first of ``starts`` that it takes, and prime it.
 
     What a start leaves open is as for the instance under test, but for the endpoints. Yields a session of the instance
-    alone; None when it refuses every start or nothing is heard of it.
-
-    Raises:
-        AdapterError: as the driver does.
+    alone; None when it takes no start, cannot run beside the other one, or nothing is heard of it. An instance that
+    dies of what is done to it ends the block.
     """
-    base = msgspec.structs.replace(session.start, endpoint=None, replay="none" if _has_none(session) else None)
-    for start in starts:
-        chosen = {field: value for field in start.__struct_fields__ if (value := getattr(start, field)) is not None}
-        options = msgspec.structs.replace(base, **chosen)
+    with ExitStack() as stack:
+        begun = _begun(session, stack, starts)
+        if begun is None:
+            yield None
+            return
+        instance, options, bound = begun
+        session.mark("attack", instance.name, attack=attack)
         try:
-            bound = instance.driver.start(options)
-        except Refused:
-            continue
-        with _listened(session, instance, attack, options, bound) as own:
-            yield own
-        return
-    yield None
+            yield _listened(session, stack, instance, options, bound)
+        except AdapterError as error:
+            if instance.driver.alive:
+                session.trouble(f"attack {attack}: {error}", session.driven.name)
 
 
-def _has_none(session: Session) -> bool:
-    return session.start.replay == "none"
+def _begun(session: Session, stack: ExitStack, starts: tuple[Start, ...]) -> tuple[Instance, Start, Bound] | None:
+    replay = NO_REPLAY if session.start.replay == NO_REPLAY else None
+    base = msgspec.structs.replace(session.start, endpoint=None, replay=replay)
+    try:
+        (instance,) = stack.enter_context(session.fresh())
+        for start in starts:
+            chosen = {field: value for field in start.__struct_fields__ if (value := getattr(start, field)) is not None}
+            options = msgspec.structs.replace(base, **chosen)
+            try:
+                return instance, options, instance.driver.start(options)
+            except Refused:
+                continue
+    except AdapterError:
+        return None  # it stands in the record of the call
+    return None
 
 
-@contextmanager
-def _listened(
-    session: Session, instance: Instance, attack: str, options: Start, bound: Bound
-) -> Iterator[Session | None]:
+def _listened(session: Session, stack: ExitStack, instance: Instance, options: Start, bound: Bound) -> Session | None:
     stream = Stream(
         name=instance.name,
         endpoint=connectable(bound.endpoint) or bound.endpoint if bound.mode == "connect" else bound.endpoint,
@@ -58,7 +66,6 @@ def _listened(
         rank=bound.rank,
         mode=bound.mode,
     )
-    session.mark("attack", stream.name, attack=attack)
     own = Session(
         recorder=session.recorder,
         streams=(stream,),
@@ -70,7 +77,7 @@ def _listened(
         deadline=session.deadline,
         seed=session.seed + 1,
     )
-    with Ears(session) as ears:
-        ear = ears.listen(stream.name, stream.endpoint, stream.mode)
-        with session.recorder.hearing(stream.name, ear.socket.fileno(), ear.take):
-            yield own if handshakes(own) and prime(own) else None
+    ears = stack.enter_context(Ears(session))
+    ear = ears.listen(stream.name, stream.endpoint, stream.mode)
+    stack.enter_context(session.recorder.hearing(stream.name, ear.socket.fileno(), ear.take))
+    return own if handshakes(own) and prime(own) else None

@@ -42,10 +42,7 @@ def attack(session: Session) -> None:
 
 def run(session: Session) -> None:
     """On another instance, if it takes a limit."""
-    with (
-        session.fresh() as instances,
-        attacked(session, instances[0], "cap", Start(cap=CAP, capacity=CAPACITY), Start(cap=CAP)) as own,
-    ):
+    with attacked(session, "cap", Start(cap=CAP, capacity=CAPACITY), Start(cap=CAP)) as own:
         if own is not None:
             attack(own)
 

@@ -72,10 +72,7 @@ def attack(session: Session) -> None:
 
 def run(session: Session) -> None:
     """On another instance, with a small queue where it takes one."""
-    with (
-        session.fresh() as instances,
-        attacked(session, instances[0], "pressure", *STARTS) as own,
-    ):
+    with attacked(session, "pressure", *STARTS) as own:
         if own is not None:
             attack(own)
 

@@ -81,10 +81,7 @@ def attack(session: Session) -> None:
 
 def run(session: Session) -> None:
     """On another instance, with a small cache where it takes one."""
-    with (
-        session.fresh() as instances,
-        attacked(session, instances[0], "residency", Start(capacity=CAPACITY), Start()) as own,
-    ):
+    with attacked(session, "residency", Start(capacity=CAPACITY), Start()) as own:
         if own is not None:
             attack(own)
 
