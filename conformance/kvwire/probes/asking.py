@@ -187,6 +187,9 @@ class Asker:
             detail["rcvhwm"] = client.mark
         if start is not None:
             detail["start"] = str(start)
+        if not client.reached and self.session.left() <= 0:
+            question.outcome = "over"
+            return question
         if not client.reached and "situation" not in detail:
             of, bound = [client.name], self.session.limits.handshake_s
             endpoint = client.stream.replay

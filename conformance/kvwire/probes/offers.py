@@ -82,6 +82,12 @@ class Offers:
         """A store of a new chain."""
         return self._store(None, self.algorithm.root(lora_id), [self.tokens(1) for _ in range(blocks)])
 
+    def passing(self, blocks: int) -> Event:
+        """A store of a new chain that no later offer refers to: thousands of them are not remembered here."""
+        event = self.root(blocks)
+        del self._nodes[-blocks:]
+        return event
+
     def extend(self, blocks: int) -> Event:
         """A store of new blocks below a resident one; a new chain if nothing is resident."""
         if not self._nodes:

@@ -38,8 +38,7 @@ class Traffic:
         if "cache" in session.can:
             session.driver.cache(session.offers.tokens(self._blocks))
         else:
-            with session.offers.unless_refused():
-                session.driver.publish(session.offers.batch(session.offers.root(self._blocks)))
+            session.driver.publish(session.offers.batch(session.offers.passing(self._blocks)))
 
     def until(self, number: int, most: int) -> None:
         """Cause batches until the newest one has that number; at most so many."""
