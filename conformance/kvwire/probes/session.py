@@ -172,10 +172,12 @@ class Session:
         """Wait until what was caused so far has been seen.
 
         Either every witness has delivered the newest batch that the adapter counts, or nothing came for ``quiet_s``;
-        at most ``settle_s``.
+        at most ``settle_s``. Silence says nothing where the adapter counts more than was seen, and none as dropped.
         """
         stats = self.stats()
         recorder = self.recorder
+        offered = 0 if stats is None else stats.offered or 0
+        under_way = offered > 0 and stats is not None and stats.dropped == 0
         counts = {stream.name: self.counts(stream) for stream in self.streams}
         since = time.monotonic()
 
@@ -184,11 +186,10 @@ class Session:
             now = {stream.name: self.counts(stream) for stream in self.streams}
             if now != counts:
                 counts, since = now, time.monotonic()
-            if stats is not None and stats.offered and recorder.level(self.driven.name):
-                newest = recorder.newest(self.driven.name)
-                if newest is not None and newest + 1 >= stats.offered:
-                    return True
-            return time.monotonic() - since >= self.limits.quiet_s
+            newest = recorder.newest(self.driven.name)
+            if offered and newest is not None and newest + 1 >= offered and recorder.level(self.driven.name):
+                return True
+            return not under_way and time.monotonic() - since >= self.limits.quiet_s
 
         self.wait(settled, self.limits.settle_s)
 
