@@ -86,7 +86,9 @@ class Relay:
 
     async def _end(self) -> None:
         self._server.close()
-        await self._cut()
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0)  # a connection that was accepted has to begin before it can be cut
+            await self._cut()
 
     async def _cut(self) -> None:
         ways = list(self._ways)
@@ -111,12 +113,12 @@ class Relay:
         except (OSError, asyncio.CancelledError):
             pass  # nobody is there, and the client tries again; or it is cut
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
             for open_writer in writers:
                 open_writer.transport.abort()
+            for pump in pumps:
+                pump.cancel()
             self._ways.discard(way)
+            await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._tcp:
