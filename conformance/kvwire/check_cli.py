@@ -10,7 +10,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from kvwire import registry, result, trace
+from kvwire import registry, result, targets, trace
 from kvwire.conclusion import FilterError, Wanted, conclude, select
 from kvwire.probes.session import Limits, Mode
 from kvwire.registry import Profile, UnknownNameError
@@ -81,6 +81,7 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
 @click.command()
 @click.argument("target", default="reference:")
 @_judging
+@click.option("--drive", metavar="openai:URL", help="Drive the engine behind zmq:… by its OpenAI-compatible API.")
 @click.option("--record", type=_FILE, help="Write the trace of the run to this file; judge it again with `judge`.")
 @click.option(
     "--for", "seconds", type=click.FloatRange(min=0.1), help="Seconds to listen to a target that is not driven (10)."
@@ -95,6 +96,7 @@ def check(
     strict: bool,
     allow_inconclusive: bool,
     quiet: bool,
+    drive: str | None,
     record: Path | None,
     seconds: float | None,
     quick: bool,
@@ -107,6 +109,8 @@ def check(
     mutant:NAME                     a publisher with one known fault (`kvwire mutants list`)
     zmq:tcp://H:P?replay=tcp://H:P&topic=T&ranks=N&mode=connect|bind
                                     a running publisher; mode=bind when it dials
+    zmq:… --drive openai:http://H:P/v1
+                                    and prompts to its engine by an OpenAI-compatible API
     exec:COMMAND                    a publisher behind an adapter
     trace:FILE                      a recorded run
     FILE.toml                       a conformance statement
@@ -118,6 +122,8 @@ def check(
     wanted = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
     try:
         place = parse(target)
+        if drive is not None:
+            place = targets.drive(place, drive)
         select(only, registry.load())
     except (TargetError, FilterError) as error:
         raise click.UsageError(str(error)) from None

@@ -144,7 +144,8 @@ def _failed(outcome: Outcome, finding: Finding) -> Outcome:
 
 def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
     header = trace.header
-    words = ["kvwire", "check", header.target, "--profile", profile.profile]
+    driven = ["--drive", header.drive] if header.drive else []
+    words = ["kvwire", "check", header.target, *driven, "--profile", profile.profile]
     if header.mode != "plain":
         words.append(f"--{header.mode}")
     for part in wanted.only:

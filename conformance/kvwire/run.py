@@ -152,6 +152,7 @@ def _header(
         trace=FORMAT,
         edition=opened.statement.edition,
         target=target.text,
+        drive=opened.drive,
         level=opened.level,
         can=opened.can,
         sets=opened.sets,

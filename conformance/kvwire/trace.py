@@ -84,6 +84,7 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What must be known to judge a trace: target, level of control, who chose what, statement, streams.
 
+    ``drive`` is what drove a target that cannot be driven by itself (``--drive``).
     ``probes`` names what was run, ``left_out`` what would have applied and was left out by the ``mode``;
     ``life_from_start`` says that the harness started the publisher itself, so that its
     first life began on this trace.
@@ -92,6 +93,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace: str
     edition: str
     target: str
+    drive: str = ""
     level: ControlLevel
     can: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()

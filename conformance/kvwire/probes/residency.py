@@ -80,7 +80,10 @@ def attack(session: Session) -> None:
 
 
 def run(session: Session) -> None:
-    """On another instance, with a small cache where it takes one."""
+    """On another instance, with a small cache where it takes one; on the only one where no other can be started."""
+    if "fresh" not in session.can:
+        attack(session)
+        return
     with attacked(session, "residency", Start(capacity=CAPACITY), Start()) as own:
         if own is not None:
             attack(own)
@@ -89,7 +92,7 @@ def run(session: Session) -> None:
 PROBE = Probe(
     name="residency",
     run=run,
-    needs=frozenset({"fresh", "cache"}),
+    needs=frozenset({"cache"}),
     must_survive=("KVW-RES-003",),
     bounds=f"prompts for a cache of {CAPACITY} blocks; each prompt's effects are awaited for settle_s",
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from kvwire.probes.asking import Asker
 from kvwire.probes.session import Session
 from kvwire.protocol import Unsupported
+from kvwire.trace import Source
 
 
 class Touching:
@@ -24,7 +27,10 @@ class Touching:
         return self.blind or self.session.left() <= 0
 
     def drain(self) -> None:
-        """Wait, ``settle_s`` at most, until every batch that the publisher counts was seen; record whether it was."""
+        """Wait, ``settle_s`` at most, until every batch that the publisher counts was seen; record whether it was.
+
+        Where it counts nothing, a prompt of new tokens tells: what it stores is announced after all that was before.
+        """
         session = self.session
         stream = session.driven.name
         stats = session.stats()
@@ -36,8 +42,28 @@ class Touching:
             return stats is not None and stats.offered is not None and last + 1 >= stats.offered
 
         known = stats is not None and stats.offered is not None
-        self.blind = not (known and session.wait(drained, session.limits.settle_s))
+        self.blind = not session.wait(drained if known else self._told(), session.limits.settle_s)
         session.mark("settled", stream, drained=not self.blind)
+
+    def _told(self) -> Callable[[], bool]:
+        """Run a prompt of one new block; whether every witness has delivered a message that has its tokens."""
+        recorder = self.session.recorder
+        stream = self.session.driven.name
+        tokens = self.session.offers.tokens(1)
+        shown = b"".join(map(msgspec.msgpack.encode, tokens))
+        waiting = set(recorder.witnesses(stream))
+        at = len(recorder.records)
+        self.driver.cache(tokens)
+
+        def told() -> bool:
+            nonlocal at
+            for record in recorder.records[at:]:
+                if record.stream == stream and record.is_live and record.frames and shown in record.frames[-1]:
+                    waiting.discard(Source(record.source))
+            at = len(recorder.records)
+            return not waiting
+
+        return told
 
     def touch(self, tokens: Sequence[int]) -> None:
         """Run one prompt between two drained states of the stream."""

@@ -28,14 +28,16 @@ def _nothing() -> None:
 class Opened:
     """A target that is reached: watched by the witnesses, and driven if it has an adapter.
 
-    ``can`` lists the adapter's verbs, ``sets`` what it or the harness decides. ``life_from_start``: the harness started
-    the publisher itself. ``alive`` says whether a driven target still runs. ``fresh`` starts other instances of it.
-    ``close`` stops what was started, in bounded time; the recorder is closed by its owner, afterwards.
+    ``drive`` is what the user wrote to drive it by. ``can`` lists the adapter's verbs, ``sets`` what it or the harness
+    decides. ``life_from_start``: the harness started the publisher itself. ``alive`` says whether a driven target still
+    runs. ``fresh`` starts other instances of it. ``close`` stops what was started, in bounded time; the recorder is
+    closed by its owner, afterwards.
     """
 
     streams: tuple[Stream, ...]
     statement: Statement
     driver: Driver | None = None
+    drive: str = ""
     can: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     implementation: str = ""
