@@ -19,20 +19,19 @@ PREFIX = "mutant-"
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One session: what is run, with which probes and limits, and what is kept of it.
 
-    ``options`` of the target, ``instances`` whether other instances are kept, ``both`` whether both live witnesses are
-    kept even if one would do. ``left_out``: why there is no such session.
+    A mutant is its own ``target``, which takes ``options``. ``instances``: whether what other instances did is kept.
+    ``left_out``: why there is no such session.
     """
 
     title: str = ""
     comment: str = ""
     target: str = ""
     options: str = SMALL
-    probes: tuple[str, ...] = ()
+    probes: tuple[str, ...] = ("live", "reset")
     level: ControlLevel = "driven"
     profile: str = "replay"
     requirements: tuple[str, ...] = ()
     instances: bool = False
-    both: bool = False
     limits: dict[str, int | float] = {}
     left_out: str = ""
 
@@ -40,7 +39,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def plans() -> dict[str, Plan]:
     """Every recorded session by name, and every mutant that has none, with the reason."""
     raw = tomllib.loads(resources.files("kvwire.vectors").joinpath("sessions.toml").read_text(encoding="utf-8"))
-    return msgspec.convert(raw, dict[str, Plan])
+    found = msgspec.convert(raw, dict[str, Plan])
+    return {
+        name: plan if plan.target else msgspec.structs.replace(plan, target=f"mutant:{name.removeprefix(PREFIX)}")
+        for name, plan in found.items()
+    }
 
 
 def mutant_of(name: str) -> str | None:

@@ -151,7 +151,7 @@ def kept(recording: Trace, plan: Plan) -> tuple[Trace, list[str]]:
         records = tuple(record for record in recording.records if record.stream in names)
         recording = msgspec.structs.replace(recording, records=records)
         flags.append("no-instances")
-    if not plan.both and any(record.source == LIVE[1] for record in recording.records):
+    if any(record.source == LIVE[1] for record in recording.records):
         alone = without_second_witness(recording)
         if _verdicts(alone) == _verdicts(recording):
             recording = alone
