@@ -141,6 +141,8 @@ def test_a_recording_tells_nothing_of_the_machine_and_shows_what_it_is_for() -> 
     assert spoken(session) == {"KVW-ENV-001"}
     assert {record["t_ns"] for record in session.input.trace.records} >= {0}
     assert str(Path(sys.executable).parent) not in str(session.input.trace)
+    with pytest.raises(sessions.SessionError, match="nothing did not run"):
+        session_records.record("mutant-two-frames", msgspec.structs.replace(plan, probes=("live", "nothing")))
     with pytest.raises(sessions.SessionError, match=r"spoke \[\], of"):
         session_records.record(
             "mutant-two-frames", msgspec.structs.replace(plan, target="reference:", options=session_plans.SMALL)

@@ -47,6 +47,8 @@ def record(name: str, plan: Plan) -> SessionFile:
     """
     with publishers(plan) as target:
         recording = _run(target, plan)
+    if idle := sorted(set(plan.probes) - set(recording.header.probes)):
+        raise sessions.SessionError(f"{name}: {', '.join(idle)} did not run")
     recording, flags = kept(recording, plan)
     mutant = mutant_of(name)
     spoken = spoken_in(recording)
