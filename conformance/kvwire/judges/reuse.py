@@ -332,7 +332,7 @@ class Reuse(Area):
         if before is None:
             return
         new = missing - before
-        if new and busiest >= cap.limit:
+        if new and busiest >= cap.limit and cap.shed:
             cap.lost.append((record, len(new), busiest))
         elif new:
             cap.lost_otherwise = True

@@ -106,3 +106,21 @@ class HashesContentOnly(CacheEngine):
 
     def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
         return super()._next_state(self._root_state(state.lora_id, state.salt_id), piece)
+
+
+class _Buffers(Announcer):
+    def __init__(self, form: EventForm) -> None:
+        super().__init__(form)
+        self._held: list[Run] = []
+
+    def flush(self) -> tuple[Event, ...]:
+        removals = [run for run in self._runs if run.kind is Kind.REMOVED]
+        self._runs = [run for run in self._runs if run.kind is not Kind.REMOVED] + self._held
+        self._held = removals
+        return super().flush()
+
+
+class RemovesLate(Announcing):
+    """Announces removals an iteration late, after the stores that took their room."""
+
+    announcing = _Buffers

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from typing import Any
 
-from kvwire.peers.payloads import Edited
+from kvwire.peers.payloads import Edited, Payload
 from kvwire_reference.cache import CacheEngine
 from kvwire_reference.hashing import ChainState
-from kvwire_reference.publisher import PublisherConfig
 
 
 class ZeroParent(Edited):
@@ -23,21 +23,6 @@ class ZeroForNil(Edited):
 
     def edit_stored(self, event: dict[str, Any]) -> Any:
         return {**event, "parent_block_hash": event["parent_block_hash"] or 0}
-
-
-class SkipsAParent(Edited):
-    """Names the parent's parent as the parent of continuing stores, where there is one."""
-
-    def __init__(self, config: PublisherConfig) -> None:
-        self._above: dict[int, int | None] = {}
-        super().__init__(config)
-
-    def edit_stored(self, event: dict[str, Any]) -> Any:
-        parent = event["parent_block_hash"]
-        for value, above in zip(event["block_hashes"], [parent, *event["block_hashes"]], strict=False):
-            self._above[value] = above
-        skipped = None if parent is None else self._above.get(parent)
-        return event if skipped is None else {**event, "parent_block_hash": skipped}
 
 
 class BigramTokens(Edited):
@@ -64,3 +49,45 @@ class SeededHashes(CacheEngine):
 
     def _root_state(self, lora_id: int | None, salt_id: int | None) -> ChainState:
         return self.algorithm.next(super()._root_state(lora_id, salt_id), self._secret)
+
+
+class HalvesBlockSize(Edited):
+    """Says half the size of a block, as of what lies on one of two devices."""
+
+    def edit_stored(self, event: dict[str, Any]) -> Any:
+        return {**event, "block_size": event["block_size"] // 2}
+
+
+class TokenlessTier(Edited):
+    """Announces stores in host memory too, without tokens or size."""
+
+    def edit(self, payload: Payload) -> Any:
+        payload = super().edit(payload)
+        payload[1] += [
+            {**event, "medium": "CPU", "token_ids": [], "block_size": 0, "parent_block_hash": None}
+            for event in payload[1]
+            if event["type"] == "BlockStored"
+        ]
+        return payload
+
+
+class FinerTier(Edited):
+    """Announces stores in host memory too, cut into blocks of half the size."""
+
+    def edit(self, payload: Payload) -> Any:
+        payload = super().edit(payload)
+        payload[1] += [self._cut(event) for event in payload[1] if event["type"] == "BlockStored"]
+        return payload
+
+    def _cut(self, event: dict[str, Any]) -> dict[str, Any]:
+        size = event["block_size"] // 2
+        tokens = event["token_ids"]
+        hashes: list[int] = []
+        above = event["parent_block_hash"]
+        for start in range(0, len(tokens), size):
+            own = repr((above, event["lora_id"], tokens[start : start + size])).encode()
+            above = int.from_bytes(hashlib.blake2b(own, digest_size=8).digest(), "big", signed=True)
+            hashes.append(above)
+            if len(hashes) % 2 == 0:
+                above = event["block_hashes"][len(hashes) // 2 - 1]
+        return {**event, "medium": "CPU", "block_hashes": hashes, "block_size": size}

@@ -7,8 +7,8 @@ from kvwire.probes.session import Probe, Session
 from kvwire.probes.touching import Touching
 from kvwire.protocol import Start
 
-CAP = 4
-CAPACITY = 24
+CAP = 5
+CAPACITY = 30
 """Blocks in the cache, where the engine takes a number."""
 LONG = 3 * CAP
 """Blocks of a prompt of which most are shed, and that evicts more than the limit when the cache is full."""
