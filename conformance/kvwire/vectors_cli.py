@@ -85,7 +85,7 @@ def record(names: tuple[str, ...]) -> None:
         raise click.UsageError(str(error)) from None
     for name, plan in chosen.items():
         try:
-            path = recording.store(folder, name, recording.record(name, plan))
+            path = recording.store(folder, name, recording.record(name, plan, recording.ATTEMPTS))
             click.echo(f"{name}: {path.stat().st_size} bytes")
         except SessionError as error:
             failed += 1

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import tempfile
@@ -33,18 +34,27 @@ from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 LIMITS = Limits(prompts=3, batches=12, replay_s=1.0, listen_s=1.0)
 AT_WORK = "at-work:"
 """The target of publishers in this process that nobody drives; options: `ranks`, `ring`, `queue`, `burst`."""
+ATTEMPTS = 4
+"""How often a run is tried: the first batches only show that subscriptions work, and their number moves the others."""
 PACE_S = 0.1
 """Between two prompts."""
 PLACE = "/run/publisher-{:05}"
 """Instead of a private directory; as long as those, because lengths of paths are judged."""
 
 
-def record(name: str, plan: Plan) -> SessionFile:
-    """Run what a plan says and keep what it says of it.
+def record(name: str, plan: Plan, attempts: int = 1) -> SessionFile:
+    """Run what a plan says, at most so many times, and keep what it says of it.
 
     Raises:
         sessions.SessionError: when the run was in trouble, or does not show what it is for.
     """
+    for _ in range(attempts - 1):
+        with contextlib.suppress(sessions.SessionError):
+            return _record(name, plan)
+    return _record(name, plan)
+
+
+def _record(name: str, plan: Plan) -> SessionFile:
     with publishers(plan) as target:
         recording = _run(target, plan)
     if idle := sorted(set(plan.probes) - set(recording.header.probes)):
