@@ -88,7 +88,8 @@ class Offered:
     def _find(self) -> dict[int, list[tuple[int, Batch]]]:
         """What has the ``ts`` of no offer is compared by its events, in order, between neighbours that are known.
 
-        An offer that was not accepted is dropped: what looks like it, a heartbeat say, is something else.
+        An offer that was not accepted is dropped: what looks like it, a heartbeat say, is something else. So is an
+        empty batch that looks like an empty offer, where the publisher keeps the ``ts`` of others.
         """
         stamps: dict[bytes, tuple[int, Batch]] = {}
         free: dict[Place, Batch] = {}
@@ -107,7 +108,8 @@ class Offered:
             ceiling = above[at] = ceilings.get(at, ceiling)
         floor = (-1, -1)
         for at, offer in enumerate(self.offers):
-            if at not in found and offer.accepted and (places := self._by_events(offer, free, floor, above[at])):
+            sought = offer.accepted and (offer.events or not ceilings)
+            if at not in found and sought and (places := self._by_events(offer, free, floor, above[at])):
                 found[at] = places
             if at in found:
                 place = found[at][-1]

@@ -198,3 +198,14 @@ def test_a_batch_leaves_the_queue_when_a_later_one_is_seen() -> None:
     story.publish(*pair("y"))
     story.replay()
     assert story.outcome("SEQ-009").violations == 2
+
+
+def test_a_heartbeat_is_not_taken_for_an_empty_batch_that_was_lost_on_the_way() -> None:
+    story = told(queue=100)
+    story.publish(*pair("x"))
+    for _ in range(2):
+        story.make(content=payload(ts=story.offer(), rank=story.rank))
+    story.send()  # a heartbeat
+    story.publish(*pair("y"))
+    assert story.outcome("SEQ-009").verdict is OPEN
+    assert not story.spoken()

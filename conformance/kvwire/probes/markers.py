@@ -14,8 +14,10 @@ from kvwire.trace import Record
 
 TAIL_S = 5.0
 """How long the batch that was offered last is waited for."""
-AGAIN_S = 0.02
+FULL_S = 0.02
 """How long a full queue gets before another batch is offered."""
+AGAIN_S = 1.0
+"""How long the last batch gets before another one is offered: it may be lost on the way."""
 
 
 class Markers:
@@ -66,24 +68,27 @@ class Markers:
 
 
 def tail(session: Session, markers: Markers) -> bool:
-    """Offer one more batch, as soon as one is accepted, and wait until it is seen: then what came before is decided."""
+    """Offer one more batch and wait until it is seen, or one after it: then what came before is decided.
+
+    Another one is offered while none is accepted, and now and then while none comes.
+    """
     stream = session.driven
     recorder = session.recorder
     began = time.monotonic()
     read_to = len(recorder.records)
-    accepted = markers.one()
-    stamp = session.offers.stamp
+    stamp = math.inf
 
     def seen() -> bool:
         nonlocal read_to
         new, read_to = recorder.records[read_to:], len(recorder.records)
         return any(_stamp(record) >= stamp for record in new if record.stream == stream.name and record.is_live)
 
-    while not accepted and session.left() > 0 and time.monotonic() - began < TAIL_S:
-        if session.wait(seen, AGAIN_S):
-            break
-        accepted, stamp = markers.one(), session.offers.stamp
-    came = session.wait(seen, TAIL_S)
+    came = False
+    while not came and session.left() > 0 and time.monotonic() - began < TAIL_S:
+        accepted = markers.one()
+        if accepted:
+            stamp = min(stamp, session.offers.stamp)
+        came = session.wait(seen, AGAIN_S if accepted else FULL_S)
     after = round(time.monotonic() - began, 3)
     session.mark("tail-done", stream.name, outcome="seen" if came else "bound", after_s=after, bound_s=TAIL_S)
     return came

@@ -7,11 +7,11 @@ import contextlib
 import zmq
 
 from kvwire.probes.beside import attacked
-from kvwire.probes.gaps import BURST, QUEUE, STARTS
+from kvwire.probes.gaps import BURST, QUEUE
 from kvwire.probes.markers import Markers, tail
 from kvwire.probes.session import Probe, Session
 from kvwire.probes.strain import ATTEMPTS, strain, unread
-from kvwire.protocol import Refused, Unsupported
+from kvwire.protocol import Refused, Start, Unsupported
 
 RETAINED = 1200
 """Batches that replay has to answer with, so that answering takes its time."""
@@ -72,7 +72,7 @@ def attack(session: Session) -> None:
 
 def run(session: Session) -> None:
     """On another instance, with a small queue where it takes one."""
-    with attacked(session, "pressure", *STARTS) as own:
+    with attacked(session, "pressure", Start(queue=QUEUE), Start()) as own:
         if own is not None:
             attack(own)
 
