@@ -94,14 +94,20 @@ class Client:
     def question_of(self, number: int | None) -> Question:
         """The request that a message answers; ``number`` is that of its batch, None if it holds none.
 
-        A connection keeps its order: the next answer begins after an end marker, or, where that is missing, at a number
-        that does not rise. Then it is the one that asked for this number, if one did.
+        A connection keeps its order: the next answer begins after an end marker or, where that is missing, at a number
+        that does not rise. Where numbers do not follow each other it is the answer to the request that asked for this
+        number, if one did.
         """
         current = self.questions[self._at]
-        fell = number is not None and bool(current.numbers) and number <= current.numbers[-1]
-        if (current.marked or fell) and self._at + 1 < len(self.questions):
-            later = range(self._at + 1, len(self.questions))
-            self._at = next((at for at in later if number == self.questions[at].start), self._at + 1)
+        last = current.numbers[-1] if current.numbers else None
+        over = current.marked or (number is not None and last is not None and number <= last)
+        later = range(self._at + 1, len(self.questions))
+        if later and (over or (number is not None and last is not None and number != last + 1)):
+            asked = next((at for at in later if number is not None and number == self.questions[at].start), None)
+            if asked is not None:
+                self._at = asked
+            elif over:
+                self._at += 1
         return self.questions[self._at]
 
     def overtaken(self, question: Question) -> bool:
