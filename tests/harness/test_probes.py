@@ -327,7 +327,7 @@ def test_an_answer_with_a_hole_is_asked_for_again_at_once(recorder: Recorder, sc
     run = scripted([[item(0), item(2), END], [item(0), item(1), item(2), END]])
     with Asker(run) as asker:
         asker.ask(run.streams[0], 0)
-    assert [(m.get("again"), m["start"]) for m in marks(recorder, "replay-request")] == [(None, "0"), (True, "0")]
+    assert [(m.get("again"), m["start"]) for m in marks(recorder, "replay-request")] == [(None, "0"), (True, "1")]
 
 
 def test_a_second_end_marker_is_heard_too(recorder: Recorder, scripted: Scripted) -> None:

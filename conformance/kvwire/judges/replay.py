@@ -340,19 +340,18 @@ class Replay(Area):
 
     def _complete(self, exchange: Exchange, life: Sent, others: list[Answer]) -> None:
         held = frozenset[int]().union(*(other.numbers for other in others))
-        later = frozenset[int]().union(*(other.numbers for other in others if other.request > life.done))
+        behind = [other for other in others if other.request > life.done]
+        later = frozenset[int]().union(*(other.numbers for other in behind))
         certain = [number for number in life.missing if number in later or life.unevicted(number)]
         cut = [number for number in certain if number in held]
         nowhere = [number for number in certain if number not in held]
-        if life.answer.numbers:
-            tail = [number for number in nowhere if number > life.answer.numbers[-1]]
-            if tail:
-                self.open("KVW-REP-008", f"{len(tail)} batches at the end of an answer, which no other answer holds")
-            nowhere = [number for number in nowhere if number < life.answer.numbers[-1]]
+        lost = [number for number in nowhere if any(_began_above(number, other) for other in (life.answer, *behind))]
+        if len(nowhere) > len(lost) and not (cut or lost):
+            self.open("KVW-REP-008", f"{len(nowhere)} batches are missing in an answer, and no other answer holds them")
         if unsure := len(life.missing) - len(certain):
             self.open("KVW-REP-008", f"{unsure} batches are missing in an answer, and may have been evicted meanwhile")
         self.complete(exchange, life, cut)
-        self.kept(exchange, life, nowhere)
+        self.kept(exchange, life, lost)
 
     @judge("KVW-REP-008")
     def complete(self, exchange: Exchange, life: Sent, missing: list[int]) -> None:
@@ -360,7 +359,7 @@ class Replay(Area):
         requested batch that was retained at the time of the request and still is.
 
         A missing batch was retained all the time if a later answer holds it, or if an earlier one does and it cannot
-        have been evicted. A batch that no answer holds is KVW-REP-013's.
+        have been evicted. A batch that no answer holds may never have been retained.
         """
         if not missing:
             self.saw("KVW-REP-008", len(life.asked) - len(life.missing))
@@ -378,7 +377,8 @@ class Replay(Area):
         """KVW-REP-013: A publisher MUST retain for replay every batch that it sent, empty ones included, until its
         ring evicts it from the oldest end, and keep at least the newest.
 
-        What is older than the oldest in the answer was evicted, unless the declared ring still has room for it.
+        What is older than the oldest in the answer was evicted, unless the declared ring still has room for it. What is
+        missing in the middle may have been retained and left out; an answer that was asked to begin with it tells.
         """
         self.saw("KVW-REP-013", len(life.asked) - len(life.missing))
         if missing:
@@ -388,6 +388,11 @@ class Replay(Area):
                 f"{len(missing)} that no answer holds, the first {missing[0]}",
                 _at(exchange.ends[0]),
             )
+
+
+def _began_above(number: int, answer: Answer) -> bool:
+    """Whether an answer was asked for a number, or for lower ones, and began above it."""
+    return answer.ended and (answer.start or 0) <= number < min(answer.numbers[:1], default=number + 1)
 
 
 def _at(item: Item) -> Where:

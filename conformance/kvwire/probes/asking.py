@@ -12,7 +12,7 @@ import zmq
 from kvwire.probes.session import Session
 from kvwire.statement import Stream
 from kvwire.stimuli import WELL_FORMED
-from kvwire.timeline import END_SEQUENCE, number_of, split_replay
+from kvwire.timeline import END_SEQUENCE, number_of, split_live, split_replay
 from kvwire.trace import Source
 from kvwire.witness_process import DISCONNECTED, HANDSHAKE_SUCCEEDED, RCVHWM, Monitor, Socket, prepare
 
@@ -44,9 +44,9 @@ class Question:
         self.outcome: str | None = None
 
     @property
-    def has_hole(self) -> bool:
-        """Whether a number is missing between two of the answer."""
-        return any(after > before + 1 for before, after in itertools.pairwise(self.numbers))
+    def holes(self) -> list[int]:
+        """The first missing number of each hole between two numbers of the answer."""
+        return [before + 1 for before, after in itertools.pairwise(self.numbers) if after > before + 1]
 
 
 class Client:
@@ -70,6 +70,8 @@ class Client:
         self.socket.connect(stream.replay)
         self.questions: list[Question] = []
         self.reading = True
+        self.known: dict[int, int] = {}
+        """What follows each number, as another answer showed: a publisher may have holes of its own."""
         self.reached = False
         self.lost = False
         self.bound_s = 0.0
@@ -96,13 +98,13 @@ class Client:
 
         A connection keeps its order: the next answer begins after an end marker or, where that is missing, at a number
         that does not rise. Where numbers do not follow each other it is the answer to the request that asked for this
-        number, if one did.
+        number, if one did. Numbers follow each other as in ``known``, where they are in it.
         """
         current = self.questions[self._at]
         last = current.numbers[-1] if current.numbers else None
         over = current.marked or (number is not None and last is not None and number <= last)
         later = range(self._at + 1, len(self.questions))
-        if later and (over or (number is not None and last is not None and number != last + 1)):
+        if later and (over or (number is not None and last is not None and number != self.known.get(last, last + 1))):
             asked = next((at for at in later if number is not None and number == self.questions[at].start), None)
             if asked is not None:
                 self._at = asked
@@ -150,16 +152,36 @@ class Asker:
         """Send a well-formed request and await its answer; what it leaves out is asked for again, at once.
 
         What another answer holds was retained when this one left it out: a hole, or the rest after an early marker.
+        What an answer leaves out that was asked to begin with it was not retained.
         """
         first = rest = self._ask(stream, start, detail)
-        if first.has_hole:
-            self._ask(stream, start, {**detail, "again": True})
+        for number in self._left_out(stream, first):
+            self._ask(stream, number, {**detail, "again": True})
         for _ in range(REST):
             newest = self.session.recorder.newest(stream.name)
             if rest.outcome != "marker" or not rest.numbers or newest is None or rest.numbers[-1] >= newest:
                 break
             rest = self._ask(stream, rest.numbers[-1] + 1, {**detail, "again": True})
         return first
+
+    def _left_out(self, stream: Stream, question: Question) -> list[int]:
+        """The first number of each hole of an answer, of a few; what a witness heard, if anything, comes first."""
+        if not question.holes:
+            return []
+        heard = self.heard(stream, question.numbers[0])
+        return [first for first in question.holes if first in heard][:REST] or question.holes[:1]
+
+    def heard(self, stream: Stream, first: int) -> set[int]:
+        """The numbers from a first one on that a witness has heard live since one was last connected."""
+        found: set[int] = set()
+        for record in reversed(self.session.recorder.records):
+            if record.stream != stream.name:
+                continue
+            if record.event == DISCONNECTED:
+                break
+            if record.is_live and record.frames and (parts := split_live(record.frames)) and parts[0] >= first:
+                found.add(parts[0])
+        return found
 
     def _ask(self, stream: Stream, start: int, detail: dict[str, object]) -> Question:
         client = self.connect(stream)
