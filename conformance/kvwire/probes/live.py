@@ -60,10 +60,10 @@ def _throw(session: Session) -> bool:
     assert driver is not None
     try:
         if "cache" in driver.can:
-            driver.cache(session.offers.tokens(1))
+            driver.cache(session.offers.throwaway())
             return True
         if "publish" in driver.can:
-            driver.publish(session.offers.batch(session.offers.root(1)))
+            driver.publish(session.offers.batch(session.offers.thrown()))
             return True
     except Refused as refusal:
         session.trouble(f"a throwaway batch was refused: {refusal}", session.driven.name)

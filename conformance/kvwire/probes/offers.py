@@ -54,6 +54,7 @@ class Offers:
         vocabulary: range = range(VOCABULARY),
     ) -> None:
         self.random = random.Random(seed)
+        self._thrown = random.Random(seed + 1)
         self.algorithm = ALGORITHMS.get(algorithm or FALLBACK, ALGORITHMS[FALLBACK])
         self.block_size = block_size
         self.rank = rank
@@ -61,6 +62,10 @@ class Offers:
         self._nodes: list[_Node] = []
         self._gone: list[_Node] = []
         self._ts = 0.0
+
+    def throwaway(self) -> list[int]:
+        """Tokens of one block that shift none of the others: how many are thrown away is not ours to say."""
+        return [self._thrown.choice(self.vocabulary) for _ in range(self.block_size)]
 
     def tokens(self, blocks: int, extra: int = 0) -> list[int]:
         """Fresh tokens: so many whole blocks, and some more."""
@@ -77,6 +82,12 @@ class Offers:
         """The projection of a batch of these events, stamped now and later than every one before."""
         self._ts = max(time.time(), self._ts + TS_STEP)
         return batch_projection(self._ts, events, self.rank)
+
+    def thrown(self) -> Event:
+        """A store of one block that nothing else is built on."""
+        event = self._store(None, self.algorithm.root(), [self.throwaway()])
+        del self._nodes[-1:]
+        return event
 
     def root(self, blocks: int, lora_id: int | None = None) -> Event:
         """A store of a new chain."""
