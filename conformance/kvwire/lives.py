@@ -64,11 +64,6 @@ class Life:
         """Kin that a disconnect may separate from those before."""
 
     @property
-    def first(self) -> int:
-        """The first record."""
-        return min(kin.first for kin in self.kin)
-
-    @property
     def runs(self) -> list[Run]:
         """Every run."""
         return [run for kin in self.kin for run in kin.runs]
@@ -140,7 +135,7 @@ class _Grouping:
 
         The parent process can read the answer of a new life before it hears that the old one's connection ended; so
         a later end makes it uncertain too, unless the harness caused that end, nobody came back after it, or the
-        answer fits what came back no better.
+        answer fits the life that came back no better.
         """
         if run.open:
             return False
@@ -148,13 +143,18 @@ class _Grouping:
             return True
         if run.broken < answer.last:
             return False
-        after = self.next.get(run)
-        if after is None and not run.back:
+        if run not in self.next and not run.back:
             return True
         replaced = self.collected.replaced_within
         if replaced(answer.last, run.broken) and not replaced(run.first, answer.last):
             return True
-        return after is not None and after.differs(answer)
+        breaks = 0
+        while run in self.next:
+            breaks += run.breaks
+            run = self.next[run]
+            if run.fell:
+                return breaks == 1 and run.differs(answer)
+        return False
 
     def _unite(self, run: Run, forgiven: Callable[[list[int]], bool]) -> None:
         """Put a run to all kin that it fits; a difference that no disconnect can explain is forgiven."""
@@ -195,7 +195,7 @@ class _Grouping:
             if not lives or self._parted(lives[-1], kin):
                 lives.append(Life(kin))
             else:
-                lives[-1].join(kin, loosely=self.collected.broke_within(lives[-1].first, kin.last))
+                lives[-1].join(kin, loosely=self.collected.broke_before(kin.last))
         return lives
 
     def _parted(self, life: Life, kin: Kin) -> bool:

@@ -1,13 +1,13 @@
 """What each source of a stream delivered, cut into runs: stretches that are certainly of one life of the publisher.
 
 A live witness's messages are cut where a new life may begin: at the first message after a disconnect, and, while a
-disconnect has not been used as an excuse, at each number that does not follow the last one. Each disconnect excuses
-one fall, whenever it comes after it. A replay answer is one run: it comes over one connection.
+disconnect has not been used as an excuse, after the next handshake and at each number that does not follow the last
+one. Each disconnect excuses one fall, whenever it comes after it. A replay answer is one run: it comes over one
+connection.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -61,8 +61,8 @@ class Run:
     """One run of a live witness.
 
     ``fell``: it begins with a fall that a disconnect excuses. ``open``: a disconnect stands before it that no fall has
-    used, so that it may be of another life than the run before. ``broken`` is the record of the first disconnect after
-    it, ``back`` whether the witness was connected again after that.
+    used, so that it may be of another life than the run before. ``breaks`` counts the disconnects after it, ``broken``
+    is the record of the first, ``back`` says whether the witness was connected again after that.
     """
 
     def __init__(self, source: str, first: int, *, fell: bool = False, is_open: bool = False) -> None:
@@ -72,6 +72,7 @@ class Run:
         self.fell = fell
         self.open = is_open
         self.broken: int | None = None
+        self.breaks = 0
         self.back = False
         self.sightings: list[Sighting] = []
         self.payloads: dict[int, Sighting] = {}
@@ -118,6 +119,8 @@ class _Witness:
         """Follow the monitor; the index when a connection ended or another one joined it."""
         self._disconnects += event == DISCONNECTED
         self._handshakes += event == HANDSHAKE
+        if event == HANDSHAKE and self._excuses:
+            self._fresh = True  # what the new connection brings comes after it, and mostly at once
         if event == HANDSHAKE and self.runs and self.runs[-1].broken is not None:
             self.runs[-1].back = True
         # Where the harness binds, a new publisher may connect before the old one's connection ends.
@@ -127,8 +130,10 @@ class _Witness:
         self._excuses += ended - self._noticed
         self._noticed = ended
         self._fresh = True
-        if self.runs and self.runs[-1].broken is None:
-            self.runs[-1].broken = index
+        if self.runs:
+            self.runs[-1].breaks += 1
+            if self.runs[-1].broken is None:
+                self.runs[-1].broken = index
         return index
 
     def message(self, seen: Sighting) -> None:
@@ -171,10 +176,9 @@ class Collected:
         """The runs of each live witness, in order."""
         return {source: witness.runs for source, witness in self._witnesses.items()}
 
-    def broke_within(self, first: int, last: int) -> bool:
-        """Whether a witness's connection ended between two records."""
-        at = bisect.bisect_left(self.breaks, first)
-        return at < len(self.breaks) and self.breaks[at] <= last
+    def broke_before(self, record: int) -> bool:
+        """Whether a witness's connection ended before a record."""
+        return bool(self.breaks) and self.breaks[0] < record
 
     def replaced_within(self, first: int, last: int) -> bool:
         """Whether the harness started, restarted or stopped the publisher between two records."""
