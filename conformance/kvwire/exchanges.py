@@ -17,6 +17,12 @@ SEND_MARK = 1000
 SYSTEM_BUFFER = 500
 """Messages that the system may buffer between two sockets on top of their marks, roughly."""
 
+UNTOLD = {
+    "count": "an answer exceeds the bound of the harness",
+    "over": "the run ended before an answer did",
+}
+"""Outcomes of an exchange that say nothing of the publisher."""
+
 
 class Item(msgspec.Struct, frozen=True):
     """One message of an answer, of either form; ``topic`` is None in form ``replay-bare``."""

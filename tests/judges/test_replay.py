@@ -257,6 +257,19 @@ def test_the_next_request_after_a_malformed_one() -> None:
     assert speaks(story) == {"REP-007"}
 
 
+@pytest.mark.parametrize(("answer", "spoken"), [((END_MARKER,), set()), ((), {"REP-007"})])
+def test_the_next_request_on_the_same_connection(answer: tuple[tuple[bytes, ...], ...], spoken: set[str]) -> None:
+    story = Story().told(2)
+    story.replay()
+    client = story.ask(None, "frames-three")
+    story.stimulus("replay-behind", client=client, start=str(FUTURE))
+    for frames in answer:
+        story.answer(client, *frames)
+    story.done(client, "marker" if answer else "timeout")
+    assert speaks(story) == spoken
+    assert story.outcome("REP-007").witnesses == 1
+
+
 def test_a_publisher_that_never_answers_is_not_blamed_for_what_came_before() -> None:
     story = Story().told(2)
     exchange(story, outcome="timeout")

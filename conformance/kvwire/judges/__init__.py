@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kvwire.judges.area import Area, table
 from kvwire.judges.batch import BatchArea
 from kvwire.judges.chain import Chain
+from kvwire.judges.completeness import Completeness
 from kvwire.judges.endpoint import Endpoint
 from kvwire.judges.envelope import Envelope
 from kvwire.judges.event import EventArea
@@ -30,6 +31,7 @@ AREAS: tuple[type[Area], ...] = (
     Residency,
     Reuse,
     Replay,
+    Completeness,
     Service,
     Rank,
     Endpoint,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from kvwire.exchanges import Exchange, Exchanges, Item, Sent, holes
-from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_record, judge
+from kvwire.exchanges import Exchange, Exchanges, Item
+from kvwire.judges.area import HEX_BYTES, Area, Context, at_record, judge
 from kvwire.timeline import END_SEQUENCE, Answer, Live, number_of
 from kvwire.trace import Record
 from kvwire.verdict import Where
@@ -60,7 +60,7 @@ class Replay(Area):
             if exchange.well_formed:
                 after_malformed = before is not None and not before.well_formed
                 if before is not None and after_malformed and self.served:
-                    self.next_is_served(before, exchange)
+                    self.next_is_served(before, exchange, answered=bool(exchange.items))
                 if exchange.items or exchange.odd or not after_malformed:
                     self._well_formed(exchange, answer, by_number)
                 self.served = self.served or bool(exchange.items)
@@ -68,8 +68,9 @@ class Replay(Area):
                 self.no_data_for_odd_frames(exchange)
                 self.no_data_for_odd_fields(exchange)
                 self.marker_alone(exchange)
+                if exchange.followed and self.served:
+                    self.next_is_served(exchange, exchange, answered=bool(exchange.ends))
             before = exchange
-        self._retained(list(answers.values()))
 
     def _well_formed(
         self, exchange: Exchange, answer: Answer | None, by_number: dict[tuple[int | None, int], list[Live]]
@@ -289,19 +290,21 @@ class Replay(Area):
             self.saw(requirement)
 
     @judge("KVW-REP-007")
-    def next_is_served(self, malformed: Exchange, exchange: Exchange) -> None:
+    def next_is_served(self, malformed: Exchange, exchange: Exchange, *, answered: bool) -> None:
         """KVW-REP-007: A publisher MUST serve the next well-formed request after any malformed one.
 
-        A publisher that had served none before either shows nothing by this.
+        The next one of all, which comes over another connection, and the next one on the same connection. A publisher
+        that had served none before either shows nothing by this.
         """
-        if exchange.items:
+        if answered:
             self.saw("KVW-REP-007")
         elif exchange.outcome in CUT_SHORT:
             self.open("KVW-REP-007", f"no answer: {CUT_SHORT[exchange.outcome]}")
         else:
+            where = "on the same connection" if exchange is malformed else "on another connection"
             self.broke(
                 "KVW-REP-007",
-                f"an answer to the well-formed request after a malformed one ({malformed.kind})",
+                f"an answer to the well-formed request after a malformed one ({malformed.kind}), {where}",
                 f"nothing within the bound{exchange.oddities}",
                 Where(record=exchange.done),
             )
@@ -311,88 +314,6 @@ class Replay(Area):
         """KVW-REP-016: A publisher MAY answer a malformed request with the end marker alone."""
         if len(exchange.ends) > exchange.followed and not exchange.data:
             self.saw("KVW-REP-016")
-
-    # completeness
-
-    def _retained(self, answers: list[Answer]) -> None:
-        """What was sent live, against what complete answers of that incarnation hold."""
-        sent: dict[int, dict[int, int]] = defaultdict(dict)
-        for live in self.context.timeline.live:
-            sent[live.incarnation].setdefault(live.number, live.record)
-        for answer in answers:
-            exchange = self.exchanges.by_client.get(answer.source)
-            if exchange is None or not exchange.well_formed or not answer.ended or exchange.done is None:
-                continue
-            if answer.incarnation is None or not (answer.start or 0) <= (answer.newest_live or -1) < ABSURD:
-                continue
-            seams = self.context.timeline.incarnations[answer.incarnation].seams
-            life = Sent(sent[answer.incarnation], answer, exchange.done, self.context.statement.ring, seams)
-            others = [other for other in answers if other is not answer and other.incarnation == answer.incarnation]
-            if not exchange.slow:
-                self._complete(exchange, life, others)
-                continue
-            # What is left out at the end is KVW-REP-009's then, and what was evicted meanwhile KVW-REP-020's.
-            later = [other for other in others if other.request > exchange.done]
-            left_out = holes(answer, sent[answer.incarnation], later)
-            if left_out is not None:
-                skipped = [hole.retained for hole in left_out if not hole.at_end and not hole.evicted]
-                self.complete(exchange, life, [number for numbers in skipped for number in numbers])
-
-    def _complete(self, exchange: Exchange, life: Sent, others: list[Answer]) -> None:
-        held = frozenset[int]().union(*(other.numbers for other in others))
-        behind = [other for other in others if other.request > life.done]
-        later = frozenset[int]().union(*(other.numbers for other in behind))
-        certain = [number for number in life.missing if number in later or life.unevicted(number)]
-        cut = [number for number in certain if number in held]
-        nowhere = [number for number in certain if number not in held]
-        lost = [number for number in nowhere if any(_began_above(number, other) for other in (life.answer, *behind))]
-        if len(nowhere) > len(lost) and not (cut or lost):
-            self.open("KVW-REP-008", f"{len(nowhere)} batches are missing in an answer, and no other answer holds them")
-        if unsure := len(life.missing) - len(certain):
-            self.open("KVW-REP-008", f"{unsure} batches are missing in an answer, and may have been evicted meanwhile")
-        self.complete(exchange, life, cut)
-        self.kept(exchange, life, lost)
-
-    @judge("KVW-REP-008")
-    def complete(self, exchange: Exchange, life: Sent, missing: list[int]) -> None:
-        """KVW-REP-008: A publisher MUST send the end marker only after it has handed to the client, in order, every
-        requested batch that was retained at the time of the request and still is.
-
-        A missing batch was retained all the time if a later answer holds it, or if an earlier one does and it cannot
-        have been evicted. A batch that no answer holds may never have been retained.
-        """
-        if not missing:
-            self.saw("KVW-REP-008", len(life.asked) - len(life.missing))
-            return
-        self.broke(
-            "KVW-REP-008",
-            f"all {len(life.asked)} batches sent from {life.floor} to {life.newest}, then the end marker",
-            f"the end marker after {len(life.answer.numbers)} batches; {len(missing)} are missing, first {missing[0]}, "
-            "which another answer holds",
-            _at(exchange.ends[0]),
-        )
-
-    @judge("KVW-REP-013")
-    def kept(self, exchange: Exchange, life: Sent, missing: list[int]) -> None:
-        """KVW-REP-013: A publisher MUST retain for replay every batch that it sent, empty ones included, until its
-        ring evicts it from the oldest end, and keep at least the newest.
-
-        What is older than the oldest in the answer was evicted, unless the declared ring still has room for it. What is
-        missing in the middle may have been retained and left out; an answer that was asked to begin with it tells.
-        """
-        self.saw("KVW-REP-013", len(life.asked) - len(life.missing))
-        if missing:
-            self.broke(
-                "KVW-REP-013",
-                f"every batch sent live from {life.floor} to {life.newest} in the ring",
-                f"{len(missing)} that no answer holds, the first {missing[0]}",
-                _at(exchange.ends[0]),
-            )
-
-
-def _began_above(number: int, answer: Answer) -> bool:
-    """Whether an answer was asked for a number, or for lower ones, and began above it."""
-    return answer.ended and (answer.start or 0) <= number < min(answer.numbers[:1], default=number + 1)
 
 
 def _at(item: Item) -> Where:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import msgspec
+import zmq
 
 from kvwire_reference.publisher import ZmqPublisher
-from kvwire_reference.replay import Client, Entry, Frames, ReplayServer
+from kvwire_reference.replay import Client, Entry, Frames, ReplayLimits, ReplayServer, Ring
 from kvwire_reference.wire import END_SEQUENCE
 
 
@@ -139,6 +140,24 @@ class ReplaySulks(Replays):
     """Ignores the request after a malformed one."""
 
     server = _Sulking
+
+
+class _Shunning(ReplayServer):
+    def __init__(self, router: zmq.Socket[bytes], ring: Ring, limits: ReplayLimits) -> None:
+        super().__init__(router, ring, limits)
+        self._shunned: set[bytes] = set()
+
+    def _handle(self, request: list[bytes]) -> None:
+        if self._start_of(request) is None:
+            self._shunned.add(request[0])
+        elif request[0] not in self._shunned:
+            super()._handle(request)
+
+
+class ReplayShuns(Replays):
+    """Hears no more of a client that sent a malformed request."""
+
+    server = _Shunning
 
 
 class _Truncating(ReplayServer):

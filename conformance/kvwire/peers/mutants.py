@@ -117,6 +117,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "replay-any-frames": {"make_publisher": answers.ReplayAnyFrames},
     "replay-any-start": {"make_publisher": answers.ReplayAnyStart},
     "replay-sulks": {"make_publisher": answers.ReplaySulks},
+    "replay-shuns": {"make_publisher": answers.ReplayShuns},
     "replay-truncated": {"make_publisher": answers.ReplayTruncated},
     "replay-forgets": {"make_publisher": answers.ReplayForgets},
     "replay-end-payload": {"make_publisher": answers.ReplayEndPayload},
