@@ -282,10 +282,10 @@ def _report(tried: list[Tried], mode: SoakMode, keep: Path) -> int:
 def main(runs: int, mode: SoakMode, seed: int | None, busy: int | None, keep: Path) -> None:
     """Run the reference RUNS times under bad conditions; one false FAIL ends with 1, an interrupt with 130."""
     seed = secrets.randbelow(10**6) if seed is None else seed
-    click.echo(f"seed {seed}; one run again: python -m kvwire.soak 1 --mode {mode} --seed NUMBER")
     tried: list[Tried] = []
     interrupted = False
     try:
+        click.echo(f"seed {seed}; one run again: python -m kvwire.soak 1 --mode {mode} --seed NUMBER")
         with _progress() as progress:
             cores = os.cpu_count() or 1
             for one in soak(runs, mode, seed, cores if busy is None else busy, keep, progress):
