@@ -195,8 +195,13 @@ class _Grouping:
             if not lives or self._parted(lives[-1], kin):
                 lives.append(Life(kin))
             else:
-                lives[-1].join(kin, loosely=self.collected.broke_before(kin.last))
+                lives[-1].join(kin, loosely=self._loose(lives[-1], kin))
         return lives
+
+    def _loose(self, life: Life, kin: Kin) -> bool:
+        """Whether a disconnect may separate kin from a life; that of an answer may not have been heard of yet."""
+        answered = any(isinstance(run, AnswerRun) for run in (*life.runs, *kin.runs))
+        return self.collected.broke_before(kin.last) or (answered and bool(self.collected.breaks))
 
     def _parted(self, life: Life, kin: Kin) -> bool:
         """Whether kin cannot be of a life: other bytes, a fall, or an answer that lacks what the life had reached."""
