@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -155,6 +156,42 @@ def test_a_target_that_dies_ends_the_attack(recorder: Recorder, during: str) -> 
             replay_pressure.PROBE(run)
         assert time.monotonic() - began < 10
     assert any(r.source == Source.PROCESS and r.event == "exit" for r in recorder.records)
+
+
+@pytest.mark.parametrize("during", ["replay-request", "replay-resumed"])
+def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: str) -> None:
+    """It is not driven here, so that no verb tells of it."""
+    other = Recorder()
+    try:
+        with session(other, "reference:") as driven:
+            assert isinstance(driven.driver, AdapterProcess)
+            process = driven.driver._process
+            (stream,) = driven.streams
+            limits = msgspec.structs.replace(QUICK, listen_s=0.1, handshake_s=0.5, replay_s=0.5)
+            with session(recorder, f"zmq:{stream.endpoint}?replay={stream.replay}", limits) as run:
+                live.prime(driven)
+                run.settle()
+                add = recorder.add
+                seen = Counter[str]()
+
+                def paralysing(**fields: Any) -> Any:
+                    event = str(fields.get("event"))
+                    seen[event] += 1
+                    if event == during and seen[event] > 1:
+                        process.send_signal(signal.SIGSTOP)
+                    return add(**fields)
+
+                recorder.add = paralysing  # type: ignore[method-assign]
+                began = time.monotonic()
+                try:
+                    replay_pressure.PROBE(run)
+                    assert time.monotonic() - began < 20
+                finally:
+                    process.send_signal(signal.SIGCONT)
+    finally:
+        other.close()
+    unserved = {outcome for _, outcome in outcomes(recorder)} & {"timeout", "unreachable"}
+    assert unserved or marks(recorder, "unreachable")
 
 
 def test_late_joiners_rebuild_what_the_first_knows(recorder: Recorder) -> None:

@@ -135,6 +135,8 @@ class Asker:
         self._open: list[Client] = []
         self.silent = False
         """Whether an answer was silent for the whole bound: the next ones get less."""
+        self.unreached = False
+        """The same of handshakes."""
 
     def __enter__(self) -> Asker:
         return self
@@ -194,7 +196,11 @@ class Asker:
         session = self.session
         client = Client(self._context, session.next_client(), stream, mark=mark, kind=kind)
         self._open.append(client)
-        client.reached = session.wait(lambda: self._reached(client), session.limits.handshake_s)
+        bound = session.limits.handshake_s
+        client.reached = session.wait(
+            lambda: self._reached(client), min(bound, IMPATIENT_S) if self.unreached else bound
+        )
+        self.unreached = self.unreached or not client.reached
         session.recorder.pump()  # what was heard live by now stands before the request
         return client
 

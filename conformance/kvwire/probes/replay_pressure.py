@@ -93,8 +93,11 @@ class Attack:
 
     # several at once
 
-    def together(self) -> None:
-        """Ask from several clients at once, while live traffic runs, and by a REQ socket, which reads one message."""
+    def together(self) -> bool:
+        """Ask from several clients at once, while live traffic runs, and by a REQ socket, which reads one message.
+
+        Whether anybody was served at all.
+        """
         declared = self.bounds.replay_clients
         count = max(1, declared if self.scale.clients is None else min(self.scale.clients, declared))
         clients = [self.asker.connect(self.stream) for _ in range(count)]
@@ -109,6 +112,7 @@ class Attack:
         req = self.asker.connect(self.stream, kind=zmq.REQ)
         self.asker.request(req, newest, situation="req")
         self.asker.await_answers([req])
+        return any(question.marked for client in clients for question in client.questions)
 
     # clients that pause
 
@@ -278,7 +282,8 @@ def _attack(session: Session, scale: Scale) -> None:
             whole = attack.whole()
             if whole is None or not any(attack.live("nothing") for _ in range(CALM)):
                 continue
-            attack.together()
+            if not attack.together():
+                continue
             attack.paused(whole)
             if scale.clients is None:
                 attack.crowd(whole)
