@@ -40,8 +40,8 @@ class _Cap(msgspec.Struct):
     """Blocks stored since the last prompt began."""
     busiest: int = 0
     """Most entries of a batch since the engine was last asked."""
-    missing: frozenset[int] | None = None
-    """What was missing when the engine was last asked."""
+    held: frozenset[int] = frozenset()
+    """What the engine held when it was last asked."""
     lost_otherwise: bool = False
     lost: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
     """Record of the question, blocks that are gone unannounced, entries of the busiest batch before it."""
@@ -103,6 +103,7 @@ class Reuse(Area):
         self.moment += 1
         self.unsure = self.moment
         self.removed.clear()
+        self.owed = None
 
     def on_batch(self, batch: Batch) -> None:
         self._reach((self.life, batch.number))
@@ -167,8 +168,17 @@ class Reuse(Area):
             if event.kind == "stored":
                 self.ledger.store(key)
             else:
-                self.ledger.remove(key)
+                self._remove(key)
                 self.removed[value] = (self.moment, self.settled)
+
+    def _remove(self, key: Key) -> None:
+        """One that names another group than the store is for KVW-EVT-017, and ends the residency that it meant."""
+        elsewhere = self.ledger.groups_of(key.medium, key.hash) - {key.group}
+        if elsewhere and self.ledger.state(key) is not State.RESIDENT:
+            for group in elsewhere:
+                self.ledger.forget(key._replace(group=group))
+        else:
+            self.ledger.remove(key)
 
     def _wipe(self) -> None:
         held = {key.hash for key in self.ledger.resident()}
@@ -272,7 +282,7 @@ class Reuse(Area):
                 "no such event: the stream still says that it is resident",
             )
         if self.cap is not None:
-            self._asked(self.cap, record, missing)
+            self._asked(self.cap, record, held, missing)
 
     @judge("KVW-RES-003")
     def gone_is_announced(self, record: int, expected: str, seen: str) -> None:
@@ -325,13 +335,10 @@ class Reuse(Area):
             cap.shed.update(chains[resident:])
             self.limit_used()
 
-    def _asked(self, cap: _Cap, record: int, missing: frozenset[int]) -> None:
-        """The engine was asked what it holds; what is missing anew was removed since it was asked before."""
-        before, cap.missing = cap.missing, missing
+    def _asked(self, cap: _Cap, record: int, held: frozenset[int], missing: frozenset[int]) -> None:
+        """The engine was asked what it holds; what it held when it was asked before went since then."""
+        new, cap.held = missing & cap.held, held
         busiest, cap.busiest = cap.busiest, 0
-        if before is None:
-            return
-        new = missing - before
         if new and busiest >= cap.limit and cap.shed:
             cap.lost.append((record, len(new), busiest))
         elif new:
