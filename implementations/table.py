@@ -11,7 +11,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvwire import registry
 from kvwire.registry import AREAS, Requirement
@@ -25,7 +25,11 @@ NAMES = ("reference", "vllm", "dynamo-trtllm", "dynamo-mocker")
 PLACES = {"reference": "reference/kvwire_reference"}
 """Where the title of a column leads, if not to the folder here."""
 EXPLAINED = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE)
-"""What needs an explanation, and puts a sentence into the table."""
+"""What needs an explanation."""
+BROKEN = (Verdict.FAIL, Verdict.WARN)
+"""What puts a sentence into the table."""
+UNSTEADY = "unsteady"
+"""The section of baseline.toml with verdicts that vary from run to run or machine to machine."""
 SIGNS = {
     Verdict.PASS: "✓",
     Verdict.FAIL: "✗",
@@ -36,7 +40,7 @@ SIGNS = {
 LEGEND = (
     "✓ kept, on at least one occasion on which it could have been broken · ✗ a MUST broken · warn: a SHOULD broken · "
     "? open: nothing was seen that could have broken it, or not enough · – not applicable: not claimed, out of the "
-    "harness's reach, or chosen by the harness. Sentences on which nobody has ✗, warn or ? are only counted, by area. "
+    "harness's reach, or chosen by the harness. Sentences that nobody breaks are only counted, by area. "
     "Where the harness chose the events, one that is not on the wire as it was offered is the publisher's own, and is "
     "judged in full."
 )
@@ -101,12 +105,33 @@ def write(name: str, summary: Summary) -> None:
     (HOME / name / "verdicts.json").write_text(text + "\n", encoding="utf-8")
 
 
+def _baseline(name: str) -> dict[str, Any]:
+    path = HOME / name / "baseline.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def unsteady(name: str) -> dict[str, list[Verdict]]:
+    """The verdicts that a sentence may have in a run besides the committed one, by id."""
+    return {key: [Verdict(other) for other in others] for key, others in _baseline(name).get(UNSTEADY, {}).items()}
+
+
+def steadied(name: str, committed: Summary | None, seen: Summary) -> Summary:
+    """What was seen, with the committed verdict where the baseline says that it may be the other one."""
+    kept = {
+        key: committed.verdicts[key]
+        for key, others in unsteady(name).items()
+        if committed is not None and key in committed.verdicts
+        if key in seen.verdicts and seen.verdicts[key].verdict in others
+    }
+    return seen._replace(verdicts={**seen.verdicts, **kept})
+
+
 def explanations(name: str) -> dict[str, tuple[Verdict, str]]:
     """Verdict and explanation by id, as baseline.toml says; an id that stands under two verdicts is an error."""
     path = HOME / name / "baseline.toml"
     found: dict[str, tuple[Verdict, str]] = {}
-    for verdict, lines in tomllib.loads(path.read_text(encoding="utf-8")).items() if path.exists() else ():
-        for key, text in lines.items():
+    for verdict, lines in _baseline(name).items():
+        for key, text in lines.items() if verdict != UNSTEADY else ():
             if key in found:
                 raise ValueError(f"{path}: {key} stands under {found[key][0]} and under {verdict.upper()}")
             found[key] = (Verdict(verdict.upper()), text)
@@ -192,14 +217,27 @@ def render() -> str:
                 for name, s in summaries.items()
                 if requirement.id in s.verdicts
             }
-            if not set(verdicts.values()) & set(EXPLAINED):
+            if not set(verdicts.values()) & set(BROKEN):
                 continue
             cells = [
                 _cell(name, requirement.id, verdicts.get(name, Verdict.NOT_APPLICABLE), notes) for name in summaries
             ]
             label = requirement.id.removeprefix("KVW-")
             rows.append(f"| {label} {short(requirement)} | " + " | ".join(cells) + " |")
-    return "\n".join([*rows, "", LEGEND, "", *notes.lines, ""])
+    return "\n".join([*rows, "", LEGEND, "", *notes.lines, "", *_open(summaries), ""])
+
+
+def _open(summaries: Mapping[str, Summary]) -> list[str]:
+    """What stays open of each implementation, and why."""
+    lines = []
+    for name, summary in summaries.items():
+        why: dict[str, list[str]] = {}
+        for key, (verdict, text) in explanations(name).items():
+            if verdict is Verdict.INCONCLUSIVE and key in summary.verdicts:
+                why.setdefault(text, []).append(key.removeprefix("KVW-"))
+        if why:
+            lines.append(f"- ? {name}: " + "; ".join(f"{', '.join(keys)}: {text}" for text, keys in why.items()))
+    return lines
 
 
 def _how(summary: Summary) -> str:
@@ -208,7 +246,7 @@ def _how(summary: Summary) -> str:
 
 
 def _cell(name: str, key: str, verdict: Verdict, notes: _Notes) -> str:
-    return SIGNS[verdict] + (notes.mark(name, key) if verdict in EXPLAINED else "")
+    return SIGNS[verdict] + (notes.mark(name, key) if verdict in BROKEN else "")
 
 
 def replaced(text: str, table: str) -> str:

@@ -32,6 +32,7 @@ STATEMENT: dict[str, Any] = {
     "replay_form": "replay-topic",
     "ring": 10_000,
     "queue": 100_000,
+    "default_endpoint": "tcp://*:5557",
 }
 """What vLLM declares by its defaults. The hashes are the caller's, so no algorithm is declared."""
 

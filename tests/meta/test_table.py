@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvwire.verdict import Verdict
+from kvwire.verdict import Verdict, aggregate
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("reference", "vllm", "dynamo-trtllm", "dynamo-mocker")
@@ -118,6 +118,30 @@ def test_one_sentence_is_explained_once(table: Any, monkeypatch: pytest.MonkeyPa
         explained(table, tmp_path, "[fail]\nKVW-B = 'a'\n[warn]\nKVW-B = 'b'")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_varies_is_committed_at_its_worst(table: Any, name: str) -> None:
+    verdicts = table.read(name).verdicts
+    for key, others in table.unsteady(name).items():
+        assert verdicts[key].verdict not in others
+        assert aggregate([verdicts[key].verdict, *others]) in (verdicts[key].verdict, "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize(("seen", "settled"), [("PASS", "FAIL"), ("FAIL", "FAIL"), ("WARN", "WARN")])
+def test_what_varies_is_no_difference(
+    table: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: str, settled: str
+) -> None:
+    monkeypatch.setattr(table, "HOME", tmp_path)
+    (tmp_path / "x").mkdir()
+    text = "[fail]\nA = 'because'\n[unsteady]\nA = ['PASS']\n"
+    (tmp_path / "x" / "baseline.toml").write_text(text, encoding="utf-8")
+    committed = summary(table, A=("FAIL", "this", "that"))
+    steady = table.steadied("x", committed, summary(table, A=(seen,)))
+    assert steady.verdicts["A"].verdict == settled
+    assert (steady == committed) == (seen == "PASS")
+    assert table.explanations("x") == {"A": ("FAIL", "because")}
+    assert table.steadied("x", None, steady) == steady
+
+
 # a run against what is committed
 
 
@@ -157,9 +181,10 @@ def test_what_is_new_gone_or_of_another_publisher_is_named(table: Any, judge: An
         ("113 batches, the first with number 0", "# batches, the first with number #"),
         ("a hash, -2551554832126214904", "a hash, #"),
         ("2 of v2_sha256_64/u32 at (start-0-bytes)", "# of v2_sha256_64/u32 at (start-0-bytes)"),
+        ("'ipc:///tmp/x-1/kept' of instance-12, 107, 98 ms", "'ipc://…' of instance-#, #, # ms"),
     ],
 )
-def test_numbers_are_left_out(judge: Any, text: str, kept: str) -> None:
+def test_numbers_and_paths_are_left_out(judge: Any, text: str, kept: str) -> None:
     assert judge.numberless(text) == kept
 
 
