@@ -202,6 +202,8 @@ def test_an_adapter_that_dies_or_fails_is_not_the_end_of_the_table(recorder: Rec
 
 @network
 def test_an_instance_that_died_does_not_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    if ground.ports(family="tcp6") is None:
+        pytest.skip("this machine has no ::1, which the fourth entry of the table needs")
     monkeypatch.setattr(catalog, "PROBES", (live.PROBE, endpoints.PROBE))
     target = parse(
         script(

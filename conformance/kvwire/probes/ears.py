@@ -18,10 +18,8 @@ from kvwire.trace import Source
 from kvwire.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
 
 BURST = 256
-REACH_S = 2.0
-"""How long a handshake may take."""
-IMPATIENT_S = 0.3
-"""The same, once one of the run took too long."""
+IMPATIENT_S = 1.0
+"""How long a handshake may take once one took longer than ``handshake_s``."""
 KINDS = {"SUB": zmq.SUB, "DEALER": zmq.DEALER}
 
 
@@ -38,7 +36,7 @@ class Ears:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.context: zmq.Context[Socket] = zmq.Context()
-        self.bound_s = REACH_S
+        self.bound_s = session.limits.handshake_s
         self._ears: list[Ear] = []
 
     def __enter__(self) -> Ears:
