@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from kvwire.events import Event
-from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
+from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_batch, judge
 from kvwire.offered import Anchor, Offered, Parts
 from kvwire.stimuli import OFFERING, Offer, offers, succeeded
 from kvwire.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
@@ -256,6 +256,9 @@ class Sequence(Area):
     # what was lost
 
     def _losses(self, offered: Offered) -> None:
+        if any(life.batches[-1].number >= ABSURD for life in self.lives if life.batches):
+            self.open("KVW-SEQ-009", "the numbers count nothing")
+            return
         found = {anchor.position: anchor for anchor in offered.anchors}
         later = sorted(found)
         out = self._out_of_queue(offered, found)

@@ -164,8 +164,15 @@ class _Truncating(ReplayServer):
     def _admit(self, identity: bytes, start: int) -> None:
         super()._admit(identity, start)
         client = self._clients.get(identity)
-        if client is not None and client.cursors and client.cursors[-1].last - start > 20:
-            client.cursors[-1].last = start + 20
+        if client is None or not client.cursors:
+            return
+        last = start - 1
+        for _ in range(20):
+            entry = self._ring.at_or_after(last + 1)
+            if entry is None:
+                return
+            last = entry.number
+        client.cursors[-1].last = min(last, client.cursors[-1].last)
 
 
 class ReplayTruncated(Replays):

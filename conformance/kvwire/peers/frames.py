@@ -98,12 +98,15 @@ class FillsHoles(ZmqPublisher):
 
 
 class ReusesNumbers(ZmqPublisher):
-    """Sends every tenth empty batch live under the number before its own."""
+    """Sends every tenth empty batch live under the number before its own, if another batch was sent under that."""
+
+    _last = -1
 
     def _send_live(self, frames: Frames) -> None:
         number = int.from_bytes(frames[1], "big")
-        if is_empty(frames[2]) and number % 10 == 5:
+        if is_empty(frames[2]) and number % 10 == 5 and self._last == number - 1:
             frames = [frames[0], (number - 1).to_bytes(8, "big"), frames[2]]
+        self._last = number
         super()._send_live(frames)
 
 

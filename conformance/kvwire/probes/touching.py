@@ -11,6 +11,9 @@ from kvwire.probes.session import Session
 from kvwire.protocol import Unsupported
 from kvwire.trace import Source
 
+OWN = 16
+"""How many batches of its own a publisher may have sent since it was asked; numbers further off count nothing."""
+
 
 class Touching:
     """Runs prompts and waits. ``blind``: the stream could once not be drained, and nothing more can be concluded."""
@@ -39,7 +42,7 @@ class Touching:
         def drained() -> bool:
             newest = recorder.newest(stream)
             last = -1 if newest is None else newest
-            return stats is not None and stats.offered is not None and last + 1 >= stats.offered
+            return stats is not None and stats.offered is not None and 0 <= last + 1 - stats.offered < OWN
 
         known = stats is not None and stats.offered is not None
         self.blind = not session.wait(drained if known else self._told(), session.limits.settle_s)
