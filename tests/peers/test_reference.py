@@ -24,6 +24,7 @@ TARGETS = {
     "reference:?cap=4": "replay",
     "reference:?ring=30": "replay",
     "reference:?block_size=1&capacity=64": "replay",
+    "reference:?heartbeat=0.3": "replay",
 }
 
 

@@ -38,6 +38,7 @@ PROBES: tuple[Probe, ...] = (
     cap.PROBE,
     gaps.PROBE,
     pressure.PROBE,
+    pressure.LONG,
     endpoints.PROBE,
     ranks.PROBE,
     stop.SATURATED,

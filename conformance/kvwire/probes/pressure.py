@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 
 import zmq
 
@@ -15,6 +16,8 @@ from kvwire.protocol import Refused, Start, Unsupported
 
 RETAINED = 1200
 """Batches that replay has to answer with, so that answering takes its time."""
+ROUNDS = 10
+"""Of a thorough run."""
 REQUESTS = 40
 """Requests for all of them that a client sends without reading an answer."""
 
@@ -59,24 +62,34 @@ def failures(session: Session, markers: Markers) -> bool:
         return True
 
 
-def attack(session: Session) -> None:
-    """Replay, then failures too."""
+def attack(session: Session, rounds: int) -> None:
+    """Replay, then failures too; the counters, memory among them, are asked before and after each round."""
     markers = Markers(session)
     markers.one()
     session.stats()
-    fill(session, markers)
-    if unanswered(session, markers):
-        failures(session, markers)
-    session.stats()
+    for _ in range(rounds):
+        fill(session, markers)
+        sends = unanswered(session, markers) and failures(session, markers)
+        session.stats()
+        if not sends or session.left() <= 0:
+            return
 
 
-def run(session: Session) -> None:
+def run(session: Session, rounds: int = 1) -> None:
     """On another instance, with a small queue where it takes one."""
     with attacked(session, "pressure", Start(queue=QUEUE), Start()) as own:
         if own is not None:
-            attack(own)
+            attack(own, rounds)
 
 
+LONG = Probe(
+    name="pressure-long",
+    run=functools.partial(run, rounds=ROUNDS),
+    needs=frozenset({"fresh", "publish"}),
+    must_survive=("KVW-LIV-001",),
+    mode="thorough",
+    bounds=f"as `pressure`, {ROUNDS} times",
+)
 PROBE = Probe(
     name="pressure",
     run=run,
