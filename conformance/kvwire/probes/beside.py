@@ -23,8 +23,8 @@ def attacked(session: Session, attack: str, *starts: Start) -> Iterator[Session 
     """Start another instance with the first of ``starts`` that it takes, and prime it.
 
     What a start leaves open is as for the instance under test, but for the endpoints. Yields a session of the instance
-    alone; None when it takes no start, cannot run beside the other one, or nothing is heard of it. An instance that
-    dies of what is done to it ends the block.
+    alone; None when it takes no start, cannot run beside the other one, or nothing is heard of it that has a number. An
+    instance that dies of what is done to it ends the block.
     """
     with ExitStack() as stack:
         begun = _begun(session, stack, starts)
@@ -80,4 +80,6 @@ def _listened(session: Session, stack: ExitStack, instance: Instance, options: S
     ears = stack.enter_context(Ears(session))
     ear = ears.listen(stream.name, stream.endpoint, stream.mode)
     stack.enter_context(session.recorder.hearing(stream.name, ear.socket.fileno(), ear.take))
-    return own if handshakes(own) and prime(own) else None
+    if not (handshakes(own) and prime(own)):
+        return None
+    return None if session.recorder.newest(stream.name) is None else own

@@ -22,15 +22,15 @@ REQUESTS = 40
 """Requests for all of them that a client sends without reading an answer."""
 
 
-def fill(session: Session, markers: Markers) -> None:
+def fill(session: Session, markers: Markers) -> bool:
     """Give replay something to answer with: empty batches, less than a queue's worth at a time."""
     offers = session.offers
     with contextlib.suppress(Refused):
         for _ in range(RETAINED // (QUEUE - 1)):
             if session.left() <= 0:
-                return
+                return False
             markers.burst([offers.batch() for _ in range(QUEUE - 1)])
-    tail(session, markers)
+    return tail(session, markers)
 
 
 def unanswered(session: Session, markers: Markers) -> bool:
@@ -68,8 +68,7 @@ def attack(session: Session, rounds: int) -> None:
     markers.one()
     session.stats()
     for _ in range(rounds):
-        fill(session, markers)
-        sends = unanswered(session, markers) and failures(session, markers)
+        sends = fill(session, markers) and unanswered(session, markers) and failures(session, markers)
         session.stats()
         if not sends or session.left() <= 0:
             return

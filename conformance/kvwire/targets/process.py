@@ -37,7 +37,7 @@ ANSWER_S: Mapping[str, float] = {
     "hello": 10.0,
     "start": 30.0,
     "publish": 10.0,
-    "burst": 60.0,
+    "burst": 30.0,
     "cache": 30.0,
     "resident": 10.0,
     "reset": 10.0,
