@@ -215,6 +215,6 @@ PROBE = Probe(
     name="endpoints",
     run=run,
     needs=frozenset({"start", "stop", "fresh"}),
-    bounds="starts and stops as the driver bounds them, a handshake within handshake_s, a port free within stop_s and a "
-    "second",
+    bounds="starts and stops as the driver bounds them, a handshake within handshake_s, a port free within stop_s and "
+    "a second",
 )
