@@ -181,7 +181,7 @@ def test_what_is_new_gone_or_of_another_publisher_is_named(table: Any, judge: An
         ("113 batches, the first with number 0", "# batches, the first with number #"),
         ("a hash, -2551554832126214904", "a hash, #"),
         ("2 of v2_sha256_64/u32 at (start-0-bytes)", "# of v2_sha256_64/u32 at (start-0-bytes)"),
-        ("'ipc:///tmp/x-1/kept' of instance-12, 107, 98 ms", "'ipc://…' of instance-#, #, # ms"),
+        ("'ipc:///tmp/x-1/kept' took 107, 98 ms (instance-12, queue 4)", "'ipc://…' took #, # ms"),
     ],
 )
 def test_numbers_and_paths_are_left_out(judge: Any, text: str, kept: str) -> None:
