@@ -11,7 +11,7 @@ from tests.harness.streams import END_MARKER, Event, Story, block, cleared, payl
 from kvwire.statement import Statement
 from kvwire.timeline import DISCONNECTED
 
-SEEDS = range(80)
+SEEDS = range(50)
 WITNESSES = "ab"
 HANDSHAKE = "HANDSHAKE_SUCCEEDED"
 
