@@ -119,7 +119,7 @@ def test_a_tally_counts_everything_and_keeps_a_few_examples() -> None:
     ("name", "fields", "reason"),
     [
         ("RES-003", {"can": ()}, Reason.BEYOND),
-        ("RES-003", {"can": ("cache",)}, Reason.BEYOND),  # all that it needs is required
+        ("RES-006", {"can": ("cache",)}, Reason.BEYOND),  # all that it needs is required
         ("REP-003", {"stream": StreamInfo(name="s", endpoint="ipc://x")}, Reason.BEYOND),
         ("EVT-009", {"sets": ("engine", "ts")}, Reason.OURS),
         ("BAT-003", {"sets": ("engine", "ts")}, Reason.OURS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.harness.streams import END_MARKER, T0, Story, cleared, foreign, payload, stored
 
 from kvwire.timeline import Batch, Gap
@@ -188,6 +189,23 @@ def test_what_a_replay_changed_is_not_a_new_life() -> None:
     story.restart()
     story.told(3, by="ab")
     assert story.lives() == [[0, 1, 2, 3, 4], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("end", ["stop", "restart"])
+def test_nor_when_the_stream_ends_after_it_or_the_harness_ends_it(end: str) -> None:
+    story = Story().told()
+    client = story.ask()
+    story.answer_batches(client, {number: foreign(number) for number in story.retained})
+    story.answer(client, *END_MARKER)
+    story.done(client)
+    if end == "stop":
+        story.disconnect()
+    else:
+        story.restart(ours=True)
+        story.told(9, by="")
+        story.send()
+    assert story.timeline().answers[0].incarnation == 0
+    assert "REP-001" in story.spoken()
 
 
 def test_two_lives_whose_bytes_are_equal_for_a_while() -> None:
