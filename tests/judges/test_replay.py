@@ -261,6 +261,7 @@ def test_the_next_request_after_a_malformed_one() -> None:
 def test_the_next_request_on_the_same_connection(answer: tuple[tuple[bytes, ...], ...], spoken: set[str]) -> None:
     story = Story().told(2)
     story.replay()
+    story.replay(FUTURE)
     client = story.ask(None, "frames-three")
     story.stimulus("replay-behind", client=client, start=str(FUTURE))
     for frames in answer:

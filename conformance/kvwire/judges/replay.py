@@ -32,6 +32,8 @@ class Replay(Area):
         self.live_frames: dict[int, tuple[bytes, ...]] = {}
         self.heedless = False
         """Whether an answer began below the start that was asked for."""
+        self.ends_nothing = False
+        """Whether a request for which nothing is retained was answered with an end marker so far."""
         self.served = False
         """Whether a well-formed request was answered so far."""
 
@@ -68,7 +70,7 @@ class Replay(Area):
                 self.no_data_for_odd_frames(exchange)
                 self.no_data_for_odd_fields(exchange)
                 self.marker_alone(exchange)
-                if exchange.followed and self.served:
+                if exchange.followed and self.served and (exchange.ends or self.ends_nothing):
                     self.next_is_served(exchange, exchange, answered=bool(exchange.ends))
             before = exchange
 
@@ -86,6 +88,7 @@ class Replay(Area):
         newest = None if answer is None else answer.newest_live
         nothing = newest is not None and exchange.start is not None and exchange.start > newest and not exchange.data
         if nothing:
+            self.ends_nothing = self.ends_nothing or bool(exchange.ends)
             self.end_of_nothing(exchange)
         if exchange.ends or not (nothing or exchange.situation):
             self.one_end(exchange)
@@ -293,8 +296,8 @@ class Replay(Area):
     def next_is_served(self, malformed: Exchange, exchange: Exchange, *, answered: bool) -> None:
         """KVW-REP-007: A publisher MUST serve the next well-formed request after any malformed one.
 
-        The next one of all, which comes over another connection, and the next one on the same connection. A publisher
-        that had served none before either shows nothing by this.
+        The next one of all, which comes over another connection, and the next one on the same connection, for which
+        nothing is retained. A publisher that had served none of its kind before either shows nothing by this.
         """
         if answered:
             self.saw("KVW-REP-007")

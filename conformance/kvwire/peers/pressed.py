@@ -168,14 +168,15 @@ class ReplayDiesWithClient(Replays):
 class _Hoarding(ReplayServer):
     def __init__(self, router: zmq.Socket[bytes], ring: Ring, limits: ReplayLimits) -> None:
         super().__init__(router, ring, limits)
-        self._hoard: dict[bytes, list[list[bytearray]]] = {}
+        self._hoard: dict[bytes, list[bytes]] = {}
 
     def _admit(self, identity: bytes, start: int) -> None:
         super()._admit(identity, start)
-        held = self._hoard.setdefault(identity, [])
+        frames: list[bytes] = []
         while (entry := self._ring.at_or_after(start)) is not None:
-            held.append([bytearray(frame) for frame in entry.frames])
+            frames += entry.frames
             start = entry.number + 1
+        self._hoard.setdefault(identity, []).append(b"".join(frames))
 
     def turn(self) -> bool:
         moved = super().turn()
