@@ -83,7 +83,9 @@ class Completeness(Area):
         certain = [number for number in life.missing if number in later or life.unevicted(number)]
         cut = [number for number in certain if number in held]
         nowhere = [number for number in certain if number not in held]
-        lost = [number for number in nowhere if any(_began_above(number, other) for other in (life.answer, *behind))]
+        newest = max([*held, *life.answer.numbers], default=-1)
+        telling = [answer for answer in (life.answer, *behind) if _tells(answer, newest)]
+        lost = [number for number in nowhere if any(_began_above(number, answer) for answer in telling)]
         if len(nowhere) > len(lost) and not (cut or lost):
             self.open("KVW-REP-008", f"{len(nowhere)} batches are missing in an answer, and no other answer holds them")
         if unsure := len(life.missing) - len(certain):
@@ -241,9 +243,14 @@ class Completeness(Area):
             )
 
 
+def _tells(answer: Answer, newest: int) -> bool:
+    """Whether an answer tells what was not retained: one without a batch does not where others hold higher numbers."""
+    return answer.ended and answer.start is not None and bool(answer.numbers or answer.start > newest)
+
+
 def _began_above(number: int, answer: Answer) -> bool:
     """Whether an answer was asked for a number, or for lower ones, and began above it."""
-    return answer.ended and (answer.start or 0) <= number < min(answer.numbers[:1], default=number + 1)
+    return (answer.start or 0) <= number < min(answer.numbers[:1], default=number + 1)
 
 
 def _end(exchange: Exchange) -> Where:
