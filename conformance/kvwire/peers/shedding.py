@@ -70,6 +70,9 @@ class NumbersWhatItEncodes(ZmqPublisher):
         self._encoded += 1
         return super()._frames(self._encoded - 1, payload)
 
+    def _remember(self, number: int, frames: Frames) -> None:
+        super()._remember(int.from_bytes(frames[1], "big"), frames)
+
 
 class StallsAfterAFailure(ZmqPublisher):
     """Sends nothing more once a batch could not be encoded, and goes on accepting."""
