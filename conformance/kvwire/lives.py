@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from kvwire.runs import AnswerRun, Collected, Run, Sighting
 
@@ -128,7 +128,22 @@ class _Grouping:
         )
         if answer.payloads:
             unbroken = not self.collected.breaks
-            self._unite(answer, lambda _: unbroken)
+            current = self._kin_of(heard)
+            over = self._kin_of(self._over(answer.first)) - current
+            self._unite(answer, lambda _: unbroken, without=over | current if answer.short else over)
+
+    def _kin_of(self, runs: Iterable[Run]) -> set[Kin]:
+        wanted = set(runs)
+        return {kin for kin in self.kin if not wanted.isdisjoint(kin.runs)}
+
+    def _over(self, record: int) -> list[Run]:
+        """The runs of lives that were known to be over at a record: behind them a witness heard the number fall."""
+        over: list[Run] = []
+        for runs in self.collected.live.values():
+            heard = [run for run in runs if run.first < record]
+            fall = next((at for at in range(len(heard) - 1, -1, -1) if heard[at].fell), 0)
+            over += heard[:fall]
+        return over
 
     def _held(self, run: Run, answer: AnswerRun) -> bool:
         """Whether the connection over which a witness heard ``run`` held until the answer was over.
@@ -156,10 +171,15 @@ class _Grouping:
                 return breaks == 1 and run.differs(answer)
         return False
 
-    def _unite(self, run: Run, forgiven: Callable[[list[int]], bool]) -> None:
-        """Put a run to all kin that it fits; a difference that no disconnect can explain is forgiven."""
+    def _unite(self, run: Run, forgiven: Callable[[list[int]], bool], without: Collection[Kin] = ()) -> None:
+        """Put a run to all kin that it fits, except those ``without`` that it cannot be of, whatever they share.
+
+        A difference that no disconnect can explain is forgiven.
+        """
         homes: list[tuple[int, Kin]] = []
         for kin in self.kin:
+            if kin in without:
+                continue
             shared, differing = kin.compare(run)
             if (shared or differing) and (not differing or forgiven(differing)):
                 homes.append((shared, kin))

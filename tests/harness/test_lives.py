@@ -220,6 +220,22 @@ def test_two_lives_whose_bytes_are_equal_for_a_while() -> None:
     assert story.arrivals()[-1] == (2, "restart", 1)
 
 
+def test_an_answer_is_of_no_life_that_is_over_though_its_bytes_are_equal() -> None:
+    story = Story()
+    for events in ([cleared()], [stored("a")], [stored("b")]):
+        story.send(content=payload(*events, ts=T0))
+    story.restart()
+    story.send(content=payload(cleared(), ts=T0), by="")
+    client = story.ask()
+    story.send(content=payload(stored("c"), ts=T0))
+    story.answer_batches(client, {0: story.retained[0]})
+    story.answer(client, *END_MARKER)
+    story.done(client)
+    assert story.timeline().answers[0].incarnation == 1  # it ends below 2, which the old life had reached
+    story.replay(0)
+    assert story.lives() == [[0, 1, 2], [0, 1]]
+
+
 def test_a_stream_that_only_replay_shows() -> None:
     story = Story()
     for _ in range(3):
