@@ -115,7 +115,9 @@ class Area:
         """An event of that batch."""
 
     def on_gap(self, gap: Gap) -> None:
-        """Numbers that nobody delivered, or a batch whose events could not all be read."""
+        """Numbers that nobody delivered; or a batch whose events could not all be read; or, with ``maybe_restart``, a
+        disconnect after which another incarnation may have begun, even if no number is missing.
+        """
 
     def finish(self) -> None:
         """The end of the trace."""
