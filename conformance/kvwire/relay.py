@@ -20,6 +20,10 @@ END_S = 5.0
 """How long opening and closing may take."""
 
 
+SETTLE_TURNS = 8
+"""Turns of the loop after the last connection ended."""
+
+
 class Relay:
     """Listens on a port of loopback, and joins each connection to one of its own with ``target``.
 
@@ -89,6 +93,8 @@ class Relay:
         while len(asyncio.all_tasks()) > 1:
             await asyncio.sleep(0)  # a connection that was accepted has to begin before it can be cut
             await self._cut()
+        for _ in range(SETTLE_TURNS):
+            await asyncio.sleep(0)  # what was aborted is closed in a later turn of the loop
 
     async def _cut(self) -> None:
         ways = list(self._ways)
@@ -118,7 +124,8 @@ class Relay:
             for pump in pumps:
                 pump.cancel()
             self._ways.discard(way)
-            await asyncio.gather(*pumps, return_exceptions=True)
+            closed = (open_writer.wait_closed() for open_writer in writers)
+            await asyncio.gather(*pumps, *closed, return_exceptions=True)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._tcp:
