@@ -18,6 +18,8 @@ Adapt = Callable[..., AdapterProcess]
 
 LOOP = """
 import json, os, sys, time, signal
+
+pytestmark = pytest.mark.network
 def answer(request, **fields):
     sys.stdout.write(json.dumps({"id": request["id"], **fields}) + chr(10)); sys.stdout.flush()
 HELLO = {"protocol": "kvwire-adapter-1", "implementation": "x", "version": "1", "can": ["hello", "start", "stop"]}

@@ -7,6 +7,8 @@ from tests.harness.streams import END_MARKER, TOPIC, Event, Story, cleared, numb
 
 from kvwire.verdict import Verdict
 
+pytestmark = pytest.mark.network
+
 KIND = "start-9-bytes"
 
 
