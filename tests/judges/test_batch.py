@@ -107,6 +107,14 @@ def test_a_ts_that_falls_is_a_warning() -> None:
     assert story.outcome("BAT-004").findings[0].expected == "a `ts` of at least 5.0, that of number 1"
 
 
+def test_what_only_a_replay_showed_is_not_compared() -> None:
+    story = sent(payload(ts=5.0))
+    story.send(content=payload(ts=9.0), by="")
+    story.send(content=payload(ts=6.0))
+    story.replay()
+    assert story.verdict("BAT-004") == (PASS, 1)
+
+
 def test_one_batch_shows_no_order() -> None:
     assert sent(payload()).verdict("BAT-004") == (OPEN, 0)
 
