@@ -14,12 +14,12 @@ from kvwire.targets.process import AdapterProcess
 from kvwire.trace import Record, Source
 from kvwire.witness import Recorder
 
+pytestmark = pytest.mark.network
+
 Adapt = Callable[..., AdapterProcess]
 
 LOOP = """
 import json, os, sys, time, signal
-
-pytestmark = pytest.mark.network
 def answer(request, **fields):
     sys.stdout.write(json.dumps({"id": request["id"], **fields}) + chr(10)); sys.stdout.flush()
 HELLO = {"protocol": "kvwire-adapter-1", "implementation": "x", "version": "1", "can": ["hello", "start", "stop"]}

@@ -272,9 +272,11 @@ def test_export_spares_what_is_not_a_copy(tmp_path: Path) -> None:
 # --- build --------------------------------------------------------------------------------------------------------
 
 
-def test_build_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from kvwire import standard
     from kvwire.vectors import build
 
+    monkeypatch.setattr(standard, "checkout", lambda: tmp_path)  # from a wheel there is none
     monkeypatch.setattr(build, "check", lambda _: ["hash/salt_id.json:9: salt-id-known: the generator gives …"])
     result = run("build", "--check")
     assert result.exit_code == 1
