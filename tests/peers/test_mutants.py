@@ -6,18 +6,35 @@ import re
 
 import msgspec
 import pytest
-from tests.peers.runs import at_levels, dumped, recorded, replayed, spoken
+from tests.peers.runs import at_levels, dumped, judged, recorded, replayed, spoken
 
 from kvwire import registry
 from kvwire.judges import TABLE
 from kvwire.matrix import cells, profile_of, signatures
 from kvwire.peers.mutants import LEVELS, MUTANTS, Mutant
 from kvwire.result import Trouble
+from kvwire.vectors import session_records, sessions
+from kvwire.vectors.session_plans import PREFIX, plans
 
 SAME_SIGNATURE: dict[tuple[str, ...], str] = {}
 """Sentences that the same mutants break at the same levels, and why they are two sentences all the same."""
 
 
+PLANS = {name: plan for name in MUTANTS if not (plan := plans()[f"{PREFIX}{name}"]).left_out}
+"""With which probes a mutant is heard in a small run."""
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", PLANS)
+def test_a_small_run_hears_a_mutant_for_what_it_breaks_and_for_nothing_else(name: str) -> None:
+    """What is broken speaks, whatever speaks is expected, and nothing of it is lost in a trace."""
+    (session,) = session_records.record(f"{PREFIX}{name}", PLANS[name]).tests
+    recording = sessions.trace_of(session)
+    assert MUTANTS[name].primary in spoken(judged(recording))
+    assert dumped(replayed(recording)) == dumped(recording)
+
+
+@pytest.mark.matrix
 @pytest.mark.network
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_a_mutant_is_heard_for_what_it_breaks_and_for_nothing_else(mutant: Mutant) -> None:
