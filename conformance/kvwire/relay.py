@@ -21,7 +21,7 @@ END_S = 5.0
 
 
 SETTLE_TURNS = 8
-"""Turns of the loop after the last connection ended."""
+"""Turns of the loop in which what was begun before comes to its end."""
 
 
 class Relay:
@@ -89,6 +89,12 @@ class Relay:
     # in the thread
 
     async def _end(self) -> None:
+        # A connection that is accepted in the turn in which the server closes is left open by asyncio: accept no more,
+        # let what was accepted begin, and only then close.
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        for _ in range(SETTLE_TURNS):
+            await asyncio.sleep(0)
         self._server.close()
         while len(asyncio.all_tasks()) > 1:
             await asyncio.sleep(0)  # a connection that was accepted has to begin before it can be cut

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -206,6 +209,21 @@ def test_a_relay_ends_with_its_connections_and_its_thread(open_socket: OpenSocke
             publisher.send(b"heard")
         assert relay.joined == 1
     assert "kvwire-relay" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_connection_that_arrives_while_a_relay_ends_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio leaves one open that is accepted in the turn in which its server closes."""
+    left_open: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda left: left_open.append(repr(left.exc_value)))
+    for _ in range(20):
+        relay = Relay("ipc:///nonexistent/socket")
+        host, _, port = relay.endpoint.removeprefix("tcp://").rpartition(":")
+        clients = [socket.create_connection((host, int(port)), timeout=5) for _ in range(3)]
+        relay.close()
+        for client in clients:
+            client.close()
+    gc.collect()
+    assert left_open == []
 
 
 def test_nobody_behind_a_relay_is_a_connection_that_ends(open_socket: OpenSocket) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from abc import ABC, abstractmethod
 
 import msgspec
 import zmq
@@ -75,7 +76,7 @@ class ReplayEndsEarly(Replays):
     server = _Ending
 
 
-class _Evicted(ReplayServer):
+class _Evicted(ReplayServer, ABC):
     """Knows the answers that are under way, and how many batches were evicted since it last looked."""
 
     def __init__(self, router: zmq.Socket[bytes], ring: Ring, limits: ReplayLimits) -> None:
@@ -104,8 +105,9 @@ class _Evicted(ReplayServer):
         else:
             self._begun.setdefault(identity, self._oldest())
 
+    @abstractmethod
     def _shift(self, client: Client, evicted: int, *, lost: bool) -> None:
-        raise NotImplementedError
+        """Do what this publisher does instead of going on from the oldest."""
 
 
 class _BreakingOff(_Evicted):
