@@ -1,7 +1,7 @@
 """Other instances of the publisher that the harness attacked and listened to, as streams of their own to be judged.
 
-What they show counts for the stream that is driven: it is the same publisher. What they leave open or do not show says
-nothing; the instance under test decides that.
+What they show counts for the stream that is driven: it is the same publisher. What they leave open counts only where
+nothing else was seen, and what they do not show says nothing.
 """
 
 from __future__ import annotations

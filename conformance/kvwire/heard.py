@@ -8,7 +8,9 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Sequence
 
+from kvwire.stimuli import succeeded
 from kvwire.timeline import Timeline
+from kvwire.trace import Record
 
 Place = tuple[int, int]
 """Incarnation and number."""
@@ -36,6 +38,23 @@ class Heard:
         if at < 0 or any(self._records[at] < index < record for index in self._replaced):
             return None
         return self._newest[at]
+
+
+class Counted:
+    """The publisher's own counts of offers: was everything that they include heard when something else was recorded?"""
+
+    def __init__(self) -> None:
+        self._counts: list[tuple[int, int]] = []
+
+    def add(self, index: int, record: Record) -> None:
+        """Take note of a ``stats`` stimulus that carries a count."""
+        if succeeded(record, "stats") and record.detail.get("offered") is not None:
+            self._counts.append((index, int(record.detail["offered"])))
+
+    def heard(self, index: int, place: Place | None) -> bool:
+        """Whether a stream that had come to a place when a record was made was drained, as far as it was counted."""
+        offered = next((count for at, count in reversed(self._counts) if at < index), 0)
+        return place is not None and place[1] + 1 >= offered
 
 
 class Agenda:

@@ -174,6 +174,21 @@ def test_a_block_that_is_gone_unannounced() -> None:
     assert story.outcome("RES-003").findings[0].where.record == len(story.records) - 1
 
 
+def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing() -> None:
+    """A removal may be under way; the publisher's own count of offers says so."""
+    story = sent(stored("ab"))
+    story.stimulus("stats", offered=story.next + 1)
+    held(story, "a")
+    story.send(removed("b"))
+    assert story.outcome("RES-003").verdict is Verdict.INCONCLUSIVE
+    story = sent(stored("a"))
+    story.send(cleared())
+    story.stimulus("stats", offered=story.next + 1)
+    held(story, "a")
+    story.send(stored("a"))
+    assert "RES-005" not in speaks(story)
+
+
 def test_hashes_are_compared_mod_2_to_the_64() -> None:
     story = sent(stored("ab"))
     story.stimulus("resident", hashes=[str(block(name) % 2**64) for name in "ab"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from kvwire.events import TWO_64, Event
-from kvwire.heard import Agenda, Heard, Place
+from kvwire.heard import Agenda, Counted, Heard, Place
 from kvwire.judges.area import Area, Context, at_batch, judge
 from kvwire.ledger import Key, Ledger, State
 from kvwire.runs import REPLACING
@@ -59,6 +59,7 @@ class Residency(Area):
         self.snapshots: list[tuple[int, frozenset[int]]] = []
         self.resets: list[tuple[int, int | None, str]] = []
         self.replaced: list[int] = []
+        self.counted = Counted()
         self.agenda: Agenda | None = None
         self.life = -1
         self.cleared: frozenset[int] = frozenset()
@@ -66,6 +67,7 @@ class Residency(Area):
         self.reset: _Reset | None = None
 
     def on_record(self, index: int, record: Record) -> None:
+        self.counted.add(index, record)
         if succeeded(record, "resident"):
             hashes = frozenset(int(value) % TWO_64 for value in record.detail.get("hashes", ()))
             self.snapshots.append((index, hashes))
@@ -108,7 +110,9 @@ class Residency(Area):
         heard = Heard(self.context.timeline, self.replaced)
         agenda = Agenda()
         for record, held in self.snapshots:
-            agenda.add(heard.when(record), record, functools.partial(self.clear_is_whole, record, held))
+            place = heard.when(record)
+            if self.counted.heard(record, place):
+                agenda.add(place, record, functools.partial(self.clear_is_whole, record, held))
         for start, end, bound in self.resets:
             if end is None:
                 continue

@@ -11,7 +11,7 @@ import functools
 import msgspec
 
 from kvwire.events import TWO_64, Event
-from kvwire.heard import Agenda, Heard, Place
+from kvwire.heard import Agenda, Counted, Heard, Place
 from kvwire.judges.area import Area, Context, judge
 from kvwire.ledger import Key, Ledger, State
 from kvwire.prefixes import Prefixes
@@ -59,6 +59,7 @@ class Reuse(Area):
         self.prefixes = Prefixes(context.statement.block_size)
         self.places: set[tuple[str | None, int]] = set()
         self.stimuli: list[tuple[int, Record]] = []
+        self.counted = Counted()
         self.agenda: Agenda | None = None
         self.life = -1
         self.cap: _Cap | None = None
@@ -84,6 +85,7 @@ class Reuse(Area):
     def on_record(self, index: int, record: Record) -> None:
         if record.source == Source.STIMULUS:
             self.stimuli.append((index, record))
+            self.counted.add(index, record)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         if self.agenda is None:
@@ -132,7 +134,7 @@ class Reuse(Area):
             elif index in of:
                 agenda.add(place, index, functools.partial(self._begins, of[index], calm=drained))
                 drained = False
-            elif succeeded(record, "resident"):
+            elif succeeded(record, "resident") and self.counted.heard(index, place):
                 held = frozenset(int(value) % TWO_64 for value in record.detail.get("hashes", ()))
                 agenda.add(place, index, functools.partial(self._holds, index, held))
             elif record.event == "settled":
