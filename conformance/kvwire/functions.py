@@ -20,7 +20,7 @@ import cbor2
 import msgspec
 import xxhash
 
-from kvwire.events import Event
+from kvwire.keys import kinded
 from kvwire_reference import hashing
 
 Token = int | bytes
@@ -63,45 +63,20 @@ NO_SCOPE = Scope()
 
 class Block(msgspec.Struct, frozen=True):
     """One stored block as the wire gives it: tokens (32 bytes for a digest), the claimed parent's hash (None at a
-    root), multimodal segments (digest, start offset), and extra keys (unset where the event has none).
+    root), multimodal segments (digest, start offset), and extra keys (unset where the event has none). ``adapted``: the
+    event names a LoRA adapter.
     """
 
     tokens: tuple[Token, ...]
     parent: int | None = None
     mm: tuple[tuple[bytes, int], ...] = ()
     extra: tuple[Any, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    adapted: bool = False
 
     @property
     def text_only(self) -> bool:
         """Whether it holds no digest token."""
         return bytes not in map(type, self.tokens)
-
-
-def plain_keys(value: Any) -> Any:
-    """Extra keys as a serialiser of the publisher had them: tuples of text, bytes and integers.
-
-    Raises:
-        TypeError: when they hold anything else.
-    """
-    if isinstance(value, list):
-        return tuple(plain_keys(item) for item in value)
-    if value is None or isinstance(value, str | bytes | int):
-        return value
-    raise TypeError(f"extra keys of {type(value).__name__}")
-
-
-def extra_keys(payload: bytes, event: Event) -> tuple[tuple[Any, ...] | None, ...] | None:
-    """The extra keys of each block of an event, from its payload; None when it has none that can be read."""
-    if "extra_keys" not in event.keys:
-        return None
-    try:
-        raw = msgspec.msgpack.decode(payload[event.start : event.end])
-        keys = plain_keys(raw["extra_keys"] if isinstance(raw, dict) else raw[8])
-    except (msgspec.MsgspecError, TypeError, KeyError, IndexError):
-        return None
-    if not isinstance(keys, tuple) or len(keys) != len(event.hashes):
-        return None
-    return keys if all(key is None or isinstance(key, tuple) for key in keys) else None
 
 
 class State(msgspec.Struct, frozen=True, gc=False):
@@ -257,19 +232,46 @@ def canonical(value: Any) -> bytes:
     return cbor2.dumps(value, canonical=True)
 
 
-def vllm_step(encode: Callable[[Any], bytes], cut: Callable[[bytes], int]) -> Callable[[State, Block], State]:
+Keys = Callable[[State, Block], tuple[Any, ...] | None]
+"""The extra keys of a block as they enter its hash; raises LookupError where the wire does not tell them."""
+
+
+def bare_keys(state: State, block: Block) -> tuple[Any, ...] | None:
+    """As they stand in the event; where they do not, what the scope says."""
+    if block.extra is not msgspec.UNSET:
+        return block.extra or None
+    name, salt = state.scope.lora_name, state.scope.salt if block.parent is None else None
+    if name is None and state.scope.lora is not None:
+        raise LookupError
+    return tuple(part for part in (name, salt) if part is not None) or None
+
+
+def kinded_keys(state: State, block: Block) -> tuple[Any, ...] | None:
+    """Each with its kind before it, which the event leaves out; of an adapter the path, too, which is on no wire."""
+    if block.adapted or state.scope.lora is not None or state.scope.lora_name is not None:
+        raise LookupError
+    return kinded(bare_keys(state, block) or (), first=block.parent is None) or None
+
+
+@functools.lru_cache(maxsize=8)
+def _vllm_key(encode: Callable[[Any], bytes], key: bytes, tokens: tuple[Token, ...], extra: Any) -> bytes:
+    """Cached, because the two ways to write extra keys differ only where there are any."""
+    return hashlib.sha256(encode((key, tokens, extra))).digest()
+
+
+def vllm_step(
+    encode: Callable[[Any], bytes], cut: Callable[[bytes], int], keys: Keys = bare_keys
+) -> Callable[[State, Block], State]:
     """A step of vLLM's chain: SHA-256 of an encoding of parent key, tokens and extra keys."""
 
     def step(state: State, block: Block) -> State:
         if state.key is None or not block.text_only:
             return State(state.scope)
-        extra = block.extra
-        if extra is msgspec.UNSET:
-            name, salt = state.scope.lora_name, state.scope.salt if block.parent is None else None
-            if name is None and state.scope.lora is not None:
-                return State(state.scope)
-            extra = tuple(part for part in (name, salt) if part is not None)
-        key = hashlib.sha256(encode((state.key, tuple(block.tokens), extra or None))).digest()
+        try:
+            extra = keys(state, block)
+        except LookupError:
+            return State(state.scope)
+        key = _vllm_key(encode, state.key, tuple(block.tokens), extra)
         return State(state.scope, key, cut(key))
 
     return step
@@ -326,14 +328,31 @@ def dynamo_root(scope: Scope) -> bytes | None:
 
 
 def _foreign(
-    name: str,
+    label: str,
     family: Family,
     root: Callable[[Scope], bytes | None],
     step: Callable[[State, Block], State],
     inputs: frozenset[Input],
+    which: str = "",
 ) -> Function:
     return Function(
-        name=name, label=name, family=family, root=root, step=step, inputs=inputs, later=inputs, foreign=True
+        name=f"{label} ({which})" if which else label,
+        label=label,
+        family=family,
+        root=root,
+        step=step,
+        inputs=inputs,
+        later=inputs,
+        foreign=True,
+    )
+
+
+def _vllm(label: str, encode: Callable[[Any], bytes]) -> tuple[Function, Function]:
+    """Before vLLM 0.31, and since."""
+    root = vllm_root(encode)
+    return (
+        _foreign(label, "key-chain", root, vllm_step(encode, last), _EXTRA),
+        _foreign(label, "key-chain", root, vllm_step(encode, last, kinded_keys), _EXTRA, "extra keys with their kinds"),
     )
 
 
@@ -341,8 +360,8 @@ _EXTRA: frozenset[Input] = frozenset({"extra"})
 TRUE: tuple[Function, ...] = (
     _v1(4),
     *map(_v2, ("v2_sha256_64/u32", "v2_sha256_64/u64", "v2_sha256_low64/u32", "v2_sha256_low64/u64")),
-    _foreign("x-vllm-sha256-cbor", "key-chain", vllm_root(canonical), vllm_step(canonical, last), _EXTRA),
-    _foreign("x-vllm-sha256", "key-chain", vllm_root(pickled), vllm_step(pickled, last), _EXTRA),
+    *_vllm("x-vllm-sha256-cbor", canonical),
+    *_vllm("x-vllm-sha256", pickled),
     _foreign("x-sglang-sha256", "key-chain", sglang_root, _sglang_step, frozenset({"salt"})),
     _foreign("x-dynamo-xxh3", "claimed-parent", dynamo_root, dynamo_step(DYNAMO_SEED), frozenset({"lora", "salt"})),
     _v1(8),
@@ -356,8 +375,8 @@ LABELS = frozenset({function.label for function in TRUE} | {OPAQUE, BARE})
 
 
 def named(label: str | None) -> tuple[Function, ...]:
-    """The functions that a label may mean: two for the bare ``v2_sha256_64`` and for ``v1_block_key``, none for
-    ``opaque`` and for labels that edition 1 does not know.
+    """The functions that a label may mean: two for the bare ``v2_sha256_64``, for ``v1_block_key`` and for vLLM's, none
+    for ``opaque`` and for labels that edition 1 does not know.
     """
     if label == BARE:
         return tuple(function for function in TRUE if function.label.startswith(f"{BARE}/"))

@@ -12,6 +12,7 @@ import msgspec
 from kvwire.chains import Chains, Link, Window
 from kvwire.events import Event
 from kvwire.functions import Scope
+from kvwire.keys import extra_keys
 from kvwire.stimuli import Prompt
 from kvwire.timeline import Batch
 
@@ -65,7 +66,8 @@ class Identity:
 
     def stored(self, batch: Batch, event: Event) -> list[Sight]:
         """Compare the blocks of a ``whole`` event with what is known."""
-        plain = "extra_keys" not in event.keys and not any(event.mm_keys or ())
+        extras = extra_keys(batch.payload, event) if "extra_keys" in event.keys else ()
+        plain = extras is not None and not any(extras) and not any(event.mm_keys or ())
         sights: list[Sight] = []
         for index, (link, prior) in enumerate(self.chains.stored(event, batch.record, plain=plain)):
             fresh = False

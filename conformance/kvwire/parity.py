@@ -19,7 +19,8 @@ import msgspec
 
 from kvwire.chains import WINDOW, Link, Window
 from kvwire.events import TWO_64, Event
-from kvwire.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, extra_keys, named
+from kvwire.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, named
+from kvwire.keys import extra_keys, readable
 from kvwire.mistakes import MISTAKES
 from kvwire.timeline import Batch
 
@@ -97,9 +98,7 @@ class Examples:
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """One function tried on one block: the state that gave its hash, or else the only state there can be; and the
-    scopes in which it gave any hash.
-    """
+    """A function tried on a block: the state that gave its hash, else the only one there can be; where it gave any."""
 
     function: Function
     hit: State | None
@@ -137,13 +136,6 @@ class _Case(msgspec.Struct, frozen=True):
         known = (states[name] for name in (*(f.name for f in functions), held) if name in states)
         names = tuple(attempt.function.name for attempt in hits)
         return Example(self.batch, self.event, self.index, names, held, next((state.hash for state in known), None))
-
-
-def _readable(event: Event) -> bool:
-    """Whether the multimodal keys of an event can enter its hashes: one list a block, offsets of 64 bits."""
-    if event.mm_keys is None or len(event.mm_keys) != len(event.hashes):
-        return False
-    return all(0 <= offset < TWO_64 for keys in event.mm_keys for _, offset in keys)
 
 
 class Parity:
@@ -199,7 +191,7 @@ class Parity:
     def stored(self, batch: Batch, event: Event, links: Sequence[Link], label: str | None = None) -> list[Result]:
         """Recompute the blocks of a ``whole`` event. ``label`` is what the publisher says of them."""
         extras = extra_keys(batch.payload, event)
-        blind = "mm_keys" in event.keys and not _readable(event)
+        blind = "mm_keys" in event.keys and not readable(event)
         results: list[Result] = []
         parent = event.parent
         for index, value in enumerate(event.hashes):
@@ -211,6 +203,7 @@ class Parity:
                     parent,
                     event.mm_keys[index] if event.mm_keys else (),
                     msgspec.UNSET if extras is None else extras[index],
+                    adapted=event.lora_id is not None or event.lora_name is not None,
                 )
                 scopes, knowledge = self._scopes(event, block, links[index])
                 above = None if parent is None else self._states.get(parent)
@@ -299,7 +292,7 @@ class Parity:
         right = [a for a in attempts if a.hit is not None and a.function.truth is None]
         wrong = [a for a in attempts if a.hit is not None and a.function.truth is not None]
         states = self._follow(case, attempts, (right or wrong)[:1])
-        sure = [a for a in attempts if a.hit is None and a.known and a.function.truth is None and self._counts(a, case)]
+        sure = self._sure(case, attempts)
         if label is not None:
             self._compare(case, label, right, wrong, sure, states)
         if right:
@@ -330,6 +323,13 @@ class Parity:
     def _counts(self, attempt: _Attempt, case: _Case) -> bool:
         """Whether a mismatch counts: a foreign function's description is trusted where it has matched before."""
         return not attempt.function.foreign or (attempt.function.name, case.place) in self._places
+
+    def _sure(self, case: _Case, attempts: Sequence[_Attempt]) -> list[_Attempt]:
+        """The true functions that do not give the hash, where none of the stream's with their label may do so."""
+        missed = [a for a in attempts if a.hit is None and a.known and a.function.truth is None]
+        told = {a.function.name for a in attempts if a.known}
+        blind = {f.label for f in self.candidates if f.name not in told}
+        return [a for a in missed if a.function.label not in blind and self._counts(a, case)]
 
     def _follow(self, case: _Case, attempts: list[_Attempt], hits: list[_Attempt]) -> dict[str, State]:
         """Remember where the chain stands under each function whose inputs are known now."""

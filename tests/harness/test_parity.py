@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.harness.hashed import cached, chain, event, extra_of, kinds, recompute, story, text, wired
+from tests.harness.hashed import cached, chain, event, extra_of, judged, kinds, recompute, story, text, wired
 from tests.harness.streams import Story
 
-from kvwire.functions import NO_SCOPE, TRUE, Function, Scope, extra_keys, plain_keys
+from kvwire.functions import NO_SCOPE, TRUE, Function, Scope, canonical, pickled
+from kvwire.keys import extra_keys, plain_keys
 from kvwire.mistakes import BY_NAME
 from kvwire.parity import FORGOTTEN, NOTHING, PARENT, SCOPE, SEARCHED, Match, Result, Unknown
 from kvwire_reference import hashing
@@ -88,9 +91,63 @@ def test_extra_keys_on_the_wire(name: str) -> None:
     scope = Scope(lora=7, lora_name="adapter", salt="tenant-a")
     keys = [extra_of(at, scope) for at in range(4)]
     assert kinds(scoped(name, scope, driven=False, extra_keys=keys)) == "mmmm"
-    assert kinds(scoped(name, scope, driven=False, wrong=True, extra_keys=keys)) == "wwww"
     assert kinds(scoped(name, scope, driven=False)) == "????"
     assert kinds(scoped(name, SALTED, driven=True)) == "mmmm"
+    keys = [extra_of(at, SALTED) for at in range(4)]
+    assert kinds(scoped(name, SALTED, driven=False, extra_keys=keys)) == "mmmm"
+    assert kinds(scoped(name, SALTED, driven=False, wrong=True, extra_keys=keys)) == "wwww"
+
+
+def kinded(encode: Callable[[Any], bytes], *keys: tuple[Any, ...] | None) -> list[int]:
+    """The hashes of a chain of blocks with these extra keys, each with its kind, as vLLM 0.31 made them."""
+    key, found = hashlib.sha256(encode("vllm-none-hash")).digest(), []
+    for block, extra in zip(text(len(keys), seed=2), keys, strict=True):
+        key = hashlib.sha256(encode((key, block, extra))).digest()
+        found.append(int.from_bytes(key[-8:], "big"))
+    return found
+
+
+ENCODINGS = {"x-vllm-sha256": pickled, "x-vllm-sha256-cbor": canonical}
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_extra_keys_enter_with_their_kinds(name: str) -> None:
+    """What vLLM 0.32.0 sends of a prompt with a salt; its events have the bare keys."""
+    own, blocks = wired(BY_NAME[name], text(10)), text(3, seed=2)
+    salt, picture = ("cache_salt", "tenant-a"), ("mm", "a1", -3)
+    hashes = kinded(ENCODINGS[name], (salt,), (picture, ("prompt_embeds", b"e")), None)
+    wire = [["tenant-a"], [["a1", -3], b"e"], None]
+    assert kinds(recompute(story(own, [event(hashes, blocks, extra_keys=wire)]))[1]) == "m" * 13
+    parity, results = recompute(
+        story(own, [event(hashes, blocks, extra_keys=wire)], [event([9], text(1, seed=3), extra_keys=[["tenant-b"]])])
+    )
+    assert kinds(results) == "m" * 13 + "w"
+    assert parity.main is not None
+    assert (parity.main.label, parity.main.name == name) == (name, False)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_path_of_an_adapter_is_on_no_wire(name: str) -> None:
+    """It enters with the name, so that nothing can be said, unless the stream has shown that it does not."""
+    own, blocks = wired(BY_NAME[name], text(10)), text(2, seed=2)
+    adapter = ("lora", "adapter", "/where/it/lies")
+    made = event(
+        kinded(ENCODINGS[name], (adapter,), (adapter,)),
+        blocks,
+        extra_keys=[["adapter"], ["adapter"]],
+        lora_id=1,
+        lora_name="adapter",
+    )
+    assert kinds(recompute(story(own, [made]), name)[1]) == "m" * 10 + "??"
+    driven = Story(can=("cache",))
+    driven.begin()
+    cached(driven, text(10))
+    driven.send(*own)
+    cached(driven, blocks, ADAPTED)
+    driven.send(made)
+    assert judged(driven)["001"] == "PASS"  # that no other function gives these blocks either is no doubt
+    salted = [*wired(BY_NAME[name], text(2, seed=3), SALTED)]
+    assert kinds(recompute(story(own, salted, [made]))[1]) == "m" * 12 + "ww"
 
 
 def test_extra_keys_as_they_come() -> None:

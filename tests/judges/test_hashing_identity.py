@@ -46,10 +46,12 @@ def test_a_new_incarnation_may_hash_anew() -> None:
     assert judged(told)["008"] == "PASS"
 
 
-def rerun(*second: int, scope: Scope = NO_SCOPE, other: Scope | None = None, mm: bool = False) -> str | None:
+def rerun(
+    *second: int, scope: Scope = NO_SCOPE, other: Scope | None = None, mm: bool = False, extra: Any = ()
+) -> str | None:
     """A prompt, its removal, and the same prompt again, hashed as ``second``."""
     blocks: Blocks = [(DIGEST, *range(15)), *text(1)] if mm else text(2)
-    keys: dict[str, Any] = {"mm_keys": [[], []]} if mm else {}
+    keys: dict[str, Any] = {"mm_keys": [[], []]} if mm else {"extra_keys": extra} if extra else {}
     told = Story(can=("cache",), statement=OPAQUE)
     told.begin()
     cached(told, blocks, scope)
@@ -67,6 +69,11 @@ def test_equal_chains() -> None:
     assert rerun(4, 5, scope=SALTED) == "FAIL"
     assert rerun(4, 5, other=SALTED) is None  # either scope can be meant
     assert rerun(4, 5, mm=True) is None
+
+
+def test_extra_keys_that_are_there_may_be_more_than_tokens() -> None:
+    """An engine that has such keys sends them of every block, nil where there is none."""
+    assert [rerun(1, 3, extra=extra) for extra in ([None, None], [None, ["a1"]])] == ["FAIL", None]
 
 
 def test_equal_chains_need_prompts() -> None:

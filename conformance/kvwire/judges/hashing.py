@@ -253,7 +253,7 @@ class Hashing(Area):
         differing = max((found.count for found in parity.missed.values()), default=0)
         if not parity.matched:
             self.open("KVW-HSH-001", f"no known function reproduces these hashes, and none is declared `opaque`{near}")
-        elif differing:
+        elif differing and parity.main is None:  # else they are those of which its function cannot say anything
             self.open("KVW-HSH-001", f"{differing} blocks differ from what matches elsewhere, too few to decide{near}")
         elif not parity.solid:
             self.open("KVW-HSH-001", f"a known mistake gives the {parity.matched} short blocks that match, too")

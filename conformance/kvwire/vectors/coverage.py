@@ -102,7 +102,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         groups=("x-sglang-sha256", "x-dynamo-xxh3"),
-        of=("lora-name", "extra-mm", "extra-child"),
+        of=("lora-name", "extra-mm", "extra-child", "extra-kinds"),
         text="it has no extra keys",
     ),
     Reason(groups=("x-dynamo-xxh3",), of=("reuse scope",), text="how its namespaces enter is not described"),

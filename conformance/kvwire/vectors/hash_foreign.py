@@ -37,6 +37,7 @@ FEATURES: dict[str, dict[str, str]] = {
         "lora-name": "a LoRA name among the extra keys",
         "extra-mm": "a multimodal key among the extra keys",
         "extra-child": "extra keys in a later block",
+        "extra-kinds": "each extra key with its kind before it",
     },
     "shape of the hash": {"hash-positive": "below 2^63", "hash-negative": "2^63 or above: negative when signed"},
 }
@@ -149,6 +150,12 @@ def _vllm() -> list[Case]:
         _keyed("extra-mm", "a multimodal key of digest and offset", "extra-mm", ([[picture, 0]],)),
         _keyed("extra-mm-text", "a bare multimodal hash", "extra-mm", ([picture],)),
         _keyed("extra-child", "extra keys in the second block only", "extra-child chain-2", (None, [[picture, 2]])),
+        _keyed(
+            "extra-kinds",
+            "a salt, and in the second block a multimodal key, with their kinds, as since vLLM 0.31",
+            "extra-kinds chain-2",
+            ([["cache_salt", "s1"]], [["mm", picture, 2]]),
+        ),
         _keyed("extra-bytes", "a hash of embedded prompts, 32 bytes", "extra-mm", ([{"hex": picture}],)),
     ]
 
