@@ -11,7 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
@@ -98,26 +100,32 @@ def cells(expected: frozenset[str], result: Result) -> dict[str, Cell]:
     return found
 
 
-def measure(name: str) -> Row:
-    """Run one mutant and judge it at every level."""
+def measure(name: str, keep: Path | None = None) -> Row:
+    """Run one mutant and judge it at every level; the trace of one that is not exact is kept in a folder, if given."""
     began = time.monotonic()
     mutant = MUTANTS[name]
     recording = recorded(f"mutant:{name}")
     results = at_levels(recording, profile_of(mutant))
-    return Row(
+    row = Row(
         mutant=name,
         primary=mutant.primary,
         cells={level: cells(mutant.expected[level], results[level]) for level in LEVELS},
         troubles=[trouble.text for trouble in results["driven"].troubles],
         seconds=round(time.monotonic() - began, 2),
     )
+    if keep is not None and not row.exact:
+        keep.mkdir(parents=True, exist_ok=True)
+        trace.write(recording, keep / f"{name}.kvtrace")
+    return row
 
 
-def measured(names: Sequence[str], processes: int, progress: Callable[[Row], None] = lambda _: None) -> Matrix:
+def measured(
+    names: Sequence[str], processes: int, progress: Callable[[Row], None] = lambda _: None, keep: Path | None = None
+) -> Matrix:
     """Run mutants in parallel processes; ``progress`` is called for each that is done, in their order."""
     rows: list[Row] = []
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for row in pool.map(measure, names):
+        for row in pool.map(partial(measure, keep=keep), names):
             rows.append(row)
             progress(row)
     broken = {mutant.primary for mutant in MUTANTS.values()}

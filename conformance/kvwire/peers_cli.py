@@ -164,7 +164,8 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(tuple(MUTANTS)))
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
-def matrix_command(names: tuple[str, ...], json_file: Path | None, processes: int) -> None:
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
+def matrix_command(names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None) -> None:
     """Run every mutant, or those named, and say for each sentence what killed it and what should have.
 
     Ends with 1 if anything was not exactly as `mutants list` says it must be.
@@ -172,7 +173,7 @@ def matrix_command(names: tuple[str, ...], json_file: Path | None, processes: in
     from kvwire import matrix
 
     chosen = names or tuple(MUTANTS)
-    done = matrix.measured(chosen, processes, _progress)
+    done = matrix.measured(chosen, processes, _progress, keep)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
     rows = [

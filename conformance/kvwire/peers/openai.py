@@ -123,11 +123,13 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="The reference behind an OpenAI-compatible API.")
     options(parser)
     parser.add_argument("--reset", choices=tuple(RESETS), default="vllm", help="whose route resets the cache")
+    parser.add_argument("--block-size", type=int, default=16, help="tokens of a block")
     parser.add_argument("--no-salts", action="store_true", help="completions know no cache_salt")
     arguments = parser.parse_args(argv)
     adapter = Adapter(Peer(**chosen(arguments)))
     try:
-        bound = adapter.answer({"verb": "start", "topic": "kv-events", "capacity": 256})
+        started = {"verb": "start", "topic": "kv-events", "capacity": 256, "block_size": arguments.block_size}
+        bound = adapter.answer(started)
         with Api(adapter, RESETS[arguments.reset], salts=not arguments.no_salts) as api:
             thread = threading.Thread(target=api.serve_forever, daemon=True)
             thread.start()

@@ -24,14 +24,33 @@ def gives_up(config: PublisherConfig) -> ZmqPublisher:
     return ZmqPublisher(msgspec.structs.replace(config, replay_limits=limits))
 
 
-class DropsSilently(ZmqPublisher):
-    """Has a replay socket without options: what a full pipe cannot take is dropped, and nobody knows."""
+class _Dropping(ReplayServer):
+    """Sends as a ROUTER without options to a client that reads nothing for a second, until its answer is over."""
 
-    def _open_replay(self) -> ReplayServer:
-        server = super()._open_replay()
-        server.router.set(zmq.ROUTER_MANDATORY, 0)
-        server.router.set(zmq.SNDHWM, 1000)
-        return server
+    def __init__(self, router: zmq.Socket[bytes], ring: Ring, limits: ReplayLimits) -> None:
+        super().__init__(router, ring, limits)
+        self._lossy: set[bytes] = set()
+
+    def _hand_next(self, client: Client) -> None:
+        try:
+            super()._hand_next(client)
+        except zmq.Again:
+            if time.monotonic() - client.moved_at < PATIENCE_S:
+                raise
+            self._lossy.add(client.identity)
+            super()._hand_next(client)
+
+    def _send(self, identity: bytes, frames: Frames) -> None:
+        self.router.set(zmq.ROUTER_MANDATORY, identity not in self._lossy)
+        super()._send(identity, frames)
+        if frames[2] == END_SEQUENCE:
+            self._lossy.discard(identity)
+
+
+class DropsSilently(Replays):
+    """What a full pipe cannot take is dropped, as a ROUTER without options does, and nobody knows."""
+
+    server = _Dropping
 
 
 class _Skipping(ReplayServer):

@@ -101,6 +101,9 @@ def run_prompts(session: Session) -> None:
 
     def work() -> None:
         for prompt in bag:
+            if prompt.lora is not None or prompt.salt is not None:
+                # So that the stores of other scopes are known to be theirs: they came before this prompt ran.
+                session.settle()
             runner.run(prompt)
 
     work()
