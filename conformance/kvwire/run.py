@@ -6,6 +6,7 @@ the trace; what was recorded is never lost.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
@@ -22,6 +23,8 @@ from kvwire.witness import Recorder, WitnessError
 DEADLINE_S = 120.0
 """When a driven run ends at the latest; a run that listens ends this long after it has listened."""
 
+SEED = 1
+
 Progress = Callable[[str], None]
 
 
@@ -29,7 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made.
 
     ``profile`` of None: what the target declares, else by what it shows. ``probes`` of None: those of the ``mode``,
-    else those of these names that apply.
+    else those of these names that apply. ``seed`` of None: always the same for a publisher that the harness starts, and
+    another in each run for one that ran before it, whose engine would know the prompts of the run before.
     """
 
     profile: str | None = None
@@ -37,7 +41,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] | None = None
     limits: Limits = Limits()
     deadline_s: float = DEADLINE_S
-    seed: int = 1
+    seed: int | None = None
+
+    def seed_for(self, opened: Opened) -> int:
+        """The seed of a run against this target."""
+        if self.seed is not None:
+            return self.seed
+        return SEED if opened.life_from_start else random.SystemRandom().getrandbits(32)
 
 
 def silent(_: str) -> None:
@@ -79,7 +89,7 @@ def run(
             recorder,
             limits=settings.limits,
             deadline=time.monotonic() + settings.limits.listen_s + settings.deadline_s,
-            seed=settings.seed,
+            seed=settings.seed_for(opened),
         )
         able = plan(session, "thorough")
         if settings.probes is None:

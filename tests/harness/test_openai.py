@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from kvwire import trace
 from kvwire.cli import main
+from kvwire.probes import live
 from kvwire.protocol import AdapterError, Refused, Unsupported
-from kvwire.targets import TargetError, drive, parse
-from kvwire.targets.openai import ApiDriver, Server
+from kvwire.run import Settings, run
+from kvwire.statement import Stream
+from kvwire.targets import TargetError, drive, parse, sizing
+from kvwire.targets.openai import VOCABULARY, ApiDriver, DrivenTarget, Server
+from kvwire.trace import Record
 from kvwire.verdict import Exit
 from kvwire.witness import Recorder
 
@@ -100,6 +106,7 @@ def test_an_engine_driven_by_its_api_is_conformant_at_the_driven_level(serve: Se
     assert any(prompt.get("salt") for prompt in prompts)
     assert any(prompt.get("lora") for prompt in prompts)
     assert any(prompt["cached_tokens"] for prompt in prompts if "refused" not in prompt)
+    assert all(max(prompt["tokens"]) <= VOCABULARY.stop for prompt in prompts if "refused" not in prompt)
     assert [prompt["refused"] for prompt in prompts if "refused" in prompt] == [
         "prompts of this API are text tokens; it takes no multimodal items"
     ]
@@ -109,6 +116,62 @@ def test_an_engine_driven_by_its_api_is_conformant_at_the_driven_level(serve: Se
     verdicts = {line["requirement"]: line["verdict"] for line in lines if "verdict" in line and "requirement" in line}
     for requirement in ("KVW-HSH-001", "KVW-HSH-005", "KVW-RES-003", "KVW-RES-006", "KVW-RES-013"):
         assert verdicts[requirement] == "PASS", requirement
+
+
+def told(record: Record) -> bool:
+    return record.event == "cache"
+
+
+def driven(arguments: list[str]) -> DrivenTarget:
+    return drive(parse(arguments[1]), arguments[-1])
+
+
+def test_no_two_runs_ask_an_engine_the_same(serve: Serve) -> None:
+    """It goes on after a run, and announces nothing of what it still has."""
+    target = driven(serve())
+    once, again = (
+        {tuple(record.detail["tokens"]) for record in run(target, Settings(probes=("live",))).records if told(record)}
+        for _ in range(2)
+    )
+    assert once
+    assert again
+    assert not once & again
+
+
+@pytest.mark.parametrize("size", [1, 16, 64])
+def test_the_size_of_a_block_is_what_the_stream_says(serve: Serve, recorder: Recorder, size: int) -> None:
+    opened = driven(serve("--block-size", str(size))).open(recorder)
+    assert opened.session(recorder).block_size == size
+    assert live.prime(opened.session(recorder))
+
+
+def test_what_is_declared_is_not_asked_for(serve: Serve, recorder: Recorder) -> None:
+    target = driven(serve())
+    declared = msgspec.structs.replace(target.target.statement, block_size=48)
+    listening = dataclasses.replace(target.target, statement=declared)
+    opened = dataclasses.replace(target, target=listening).open(recorder)
+    assert opened.session(recorder).block_size == 48
+    assert not [record for record in recorder.records if record.event == "cache"]
+
+
+def test_a_stream_that_says_nothing_leaves_the_size_open(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer prompts than an engine takes are no reason to give up, and nobody is asked before there is a handshake."""
+    monkeypatch.setattr(sizing, "BOUND_S", 0.5)
+    asked: list[int] = []
+
+    def short(tokens: Sequence[int]) -> None:
+        asked.append(len(tokens))
+        if len(tokens) > 32:
+            raise Refused("at most 32 tokens")
+
+    recorder.watch((Stream(name="nobody", endpoint="ipc://nowhere"),))
+    assert sizing.block_size(recorder, "nobody", VOCABULARY, short) is None
+    assert not asked
+    monkeypatch.setattr(sizing, "AGAIN_S", 0.01)
+    with pytest.MonkeyPatch.context() as handshake:
+        handshake.setattr(recorder, "handshakes", lambda *_: 1)
+        assert sizing.block_size(recorder, "nobody", VOCABULARY, short) is None
+    assert asked[:9] == [*sizing.LENGTHS, 16, 32]
 
 
 def test_what_a_server_knows_is_seen_and_not_assumed(serve: Serve, recorder: Recorder) -> None:

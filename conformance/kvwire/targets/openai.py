@@ -3,7 +3,9 @@
 Prompts go to ``URL/completions`` as token ids and ask for one token. Only the host of that URL is spoken to: no proxy,
 no redirection. What the engine can do is seen, not assumed: the routes that reset a cache are asked for with
 ``OPTIONS``, which does nothing; salts are sent where the description that the server gives of itself
-(``/openapi.json``) has a ``cache_salt``; a LoRA adapter is the model ``lora-ID`` among those that it lists.
+(``/openapi.json``) has a ``cache_salt``; a LoRA adapter is the model ``lora-ID`` among those that it lists; how
+many tokens a block has, unless it is declared, is what its stream says. What its vocabulary is nobody says: see
+``VOCABULARY``.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from kvwire.protocol import (
     Unsupported,
 )
 from kvwire.targets.listening import ListenTarget
+from kvwire.targets.sizing import block_size
 from kvwire.targets.target import Opened, Target, TargetError
 from kvwire.trace import Source
 from kvwire.witness import Recorder
@@ -42,6 +45,10 @@ RESETS = ("/reset_prefix_cache", "/flush_cache")
 """Routes beside ``/v1`` that reset the whole cache: vLLM's (in its development mode) and SGLang's."""
 ANSWER_S = 30.0
 ANSWER_BYTES = 16 * 1024 * 1024
+VOCABULARY = range(30_000)
+"""Token ids of prompts. An engine without a tokenizer checks no id, and dies of one that its model does not know; no
+model that is in use knows so few.
+"""
 SHOWN = 200
 """How many characters of an answer are shown."""
 REFUSALS = (400, 413, 422)
@@ -327,13 +334,16 @@ class DrivenTarget:
         return self.target.text
 
     def open(self, recorder: Recorder) -> Opened:
-        """Set the witnesses on the streams, and ask the server what it can do."""
+        """Set the witnesses on the streams, ask the server what it can do, and listen for the size of its blocks."""
         opened = self.target.open(recorder)
         driver = ApiDriver(self.server, recorder, opened.streams[0].name)
+        size = opened.statement.block_size or block_size(recorder, driver.stream, VOCABULARY, driver.cache)
         return dataclasses.replace(
             opened,
             driver=driver,
             drive=self.drive,
+            start=Start(block_size=size),
+            vocabulary=VOCABULARY,
             can=tuple(sorted(driver.can)),
             implementation=opened.implementation or driver.model,
         )

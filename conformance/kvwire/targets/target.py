@@ -29,9 +29,10 @@ class Opened:
     """A target that is reached: watched by the witnesses, and driven if it has an adapter.
 
     ``drive`` is what the user wrote to drive it by. ``can`` lists the adapter's verbs, ``sets`` what it or the harness
-    decides. ``life_from_start``: the harness started the publisher itself. ``alive`` says whether a driven target still
-    runs. ``fresh`` starts other instances of it. ``close`` stops what was started, in bounded time; the recorder is
-    closed by its owner, afterwards.
+    decides. ``life_from_start``: the harness started the publisher itself. ``start`` is how it was started, as far as
+    known; its engine knows the token ids of ``vocabulary``, or of None those that the harness takes otherwise.
+    ``alive`` says whether a driven target still runs. ``fresh`` starts other instances of it. ``close`` stops what was
+    started, in bounded time; the recorder is closed by its owner, afterwards.
     """
 
     streams: tuple[Stream, ...]
@@ -43,6 +44,7 @@ class Opened:
     implementation: str = ""
     life_from_start: bool = False
     start: Start | None = None
+    vocabulary: range | None = None
     alive: Callable[[], bool] = lambda: True
     fresh: Fresh | None = None
     close: Callable[[], None] = _nothing
@@ -66,7 +68,7 @@ class Opened:
         self, recorder: Recorder, *, limits: Limits | None = None, deadline: float | None = None, seed: int = 1
     ) -> Session:
         """A session of probes against it."""
-        return Session(
+        session = Session(
             recorder=recorder,
             streams=self.streams,
             statement=self.statement,
@@ -78,6 +80,8 @@ class Opened:
             seed=seed,
             fresh=self.fresh,
         )
+        session.offers.vocabulary = self.vocabulary or session.offers.vocabulary
+        return session
 
 
 class LiveTarget(Protocol):
