@@ -21,6 +21,7 @@ from tests.harness.streams import (
 )
 
 from kvwire import registry, trace
+from kvwire.conclusion import conclude
 from kvwire.judges import AREAS, TABLE
 from kvwire.judging import judge_stream, outcome
 from kvwire.statement import Statement
@@ -284,6 +285,15 @@ def test_the_form_of_a_stream(events: list[Any], form: str) -> None:
     story.send(content=pack([T0, events, 0]))
     story.send()
     assert story.judged().form == form
+
+
+@pytest.mark.parametrize("profile", ["legacy-array-v", "core"])
+def test_the_headline_says_why_arrays_do_not_conform(profile: str) -> None:
+    """Under a legacy profile too, which leaves out the sentence that they break, so that it can be satisfied."""
+    story = Story()
+    story.send(content=pack([T0, [["AllBlocksCleared"], ["BlockRemoved", [], "GPU", None]], 0]))
+    summary = conclude(story.trace(), REGISTRY, registry.profile(profile)).summary
+    assert summary.headline == "legacy array-v; edition 1: not conformant (EVT-001)"
 
 
 def test_events_are_counted_by_type() -> None:
