@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,15 +15,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.peers.runs import LIMITS
+from tests.peers.runs import LIMITS, judged, spoken
 
 from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER
-from kvwire.probes import joiner, live, replay_pressure
+from kvwire.probes import joiner, live, replay_pressure, torrent
 from kvwire.probes.session import Limits, Session
 from kvwire.protocol import AdapterError
+from kvwire.run import Settings, run
 from kvwire.targets import TraceTarget, parse
 from kvwire.targets.process import AdapterProcess
-from kvwire.trace import Source
+from kvwire.trace import Source, Trace
 from kvwire.witness import Recorder
 
 pytestmark = pytest.mark.network
@@ -192,6 +195,38 @@ def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: 
         other.close()
     unserved = {outcome for _, outcome in outcomes(recorder)} & {"timeout", "unreachable"}
     assert unserved or marks(recorder, "unreachable")
+
+
+# a torrent
+
+
+def flooded(text: str) -> Trace:
+    """The trace of a run that asks for more than the pipes take, and reads it as it comes."""
+    target = parse(text)
+    assert not isinstance(target, TraceTarget)
+    return run(target, Settings(limits=QUICK, probes=("live", "torrent")))
+
+
+def test_a_socket_that_discards_what_does_not_fit_is_heard_of_in_the_middle_of_an_answer() -> None:
+    """It goes on when there is room again: the answer ends with the marker, and lacks batches before it."""
+    trace = flooded(f"exec:{shlex.join([sys.executable, str(Path(__file__).with_name('careless.py'))])}")
+    outcome = judged(trace, "replay")
+    assert "KVW-REP-008" in spoken(outcome)
+    (broken,) = [line for line in outcome.outcomes if line.requirement == "KVW-REP-008"]
+    assert "are missing" in broken.findings[0].seen
+
+
+def test_nobody_speaks_of_the_reference_in_a_torrent() -> None:
+    trace = flooded("reference:")
+    outcome = judged(trace)
+    assert spoken(outcome) == frozenset()
+    verdicts = {line.requirement: (line.verdict, line.witnesses) for line in outcome.outcomes}
+    answers = 1 + torrent.WHOLE + 1
+    assert verdicts["KVW-REP-008"][0] == "PASS"
+    assert verdicts["KVW-REP-010"] == ("PASS", answers - 1), "a later answer tells what the last one should have held"
+    resumed = [r.detail for r in trace.records if r.event == "replay-resumed"]
+    assert len(resumed) == answers
+    assert all(mark["retained"] * mark["requests"] >= torrent.OVERFLOW for mark in resumed)
 
 
 def test_late_joiners_rebuild_what_the_first_knows(recorder: Recorder) -> None:

@@ -342,16 +342,20 @@ class Asker:
                 raise
             if not client.delimited:
                 frames = (b"", *frames)
-            client.heard_at = time.monotonic()
-            parts = split_replay(frames)
-            number = None if parts is None or parts[1] == END_SEQUENCE else number_of(parts[1])
-            question = client.question_of(number)
-            self.session.recorder.add(source=question.name, stream=client.stream.name, frames=frames)
-            question.messages += 1
-            question.marked = question.marked or (parts is not None and parts[1] == END_SEQUENCE)
-            if number is not None and parts is not None:
-                question.numbers.append(number)
-                question.payload_bytes += len(parts[2])
+            self.take_in(client, frames)
+
+    def take_in(self, client: Client, frames: tuple[bytes, ...]) -> None:
+        """Record a message that a client received."""
+        client.heard_at = time.monotonic()
+        parts = split_replay(frames)
+        number = None if parts is None or parts[1] == END_SEQUENCE else number_of(parts[1])
+        question = client.question_of(number)
+        self.session.recorder.add(source=question.name, stream=client.stream.name, frames=frames)
+        question.messages += 1
+        question.marked = question.marked or (parts is not None and parts[1] == END_SEQUENCE)
+        if number is not None and parts is not None:
+            question.numbers.append(number)
+            question.payload_bytes += len(parts[2])
 
     def await_read(self, clients: list[Client], start: int) -> None:
         """Send another request behind an unanswered one of each client, and wait for an end marker on each connection.

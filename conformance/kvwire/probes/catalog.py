@@ -17,6 +17,7 @@ from kvwire.probes import (
     residency,
     restart,
     stop,
+    torrent,
     workload,
 )
 from kvwire.probes.session import Mode, Probe, Session
@@ -37,6 +38,7 @@ PROBES: tuple[Probe, ...] = (
     residency.PROBE,
     cap.PROBE,
     gaps.PROBE,
+    torrent.PROBE,
     pressure.PROBE,
     pressure.LONG,
     endpoints.PROBE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import zmq
@@ -116,28 +116,29 @@ class Attack:
 
     # clients that pause
 
-    def requests(self, whole: Question, mark: int) -> int:
+    def requests(self, numbers: Sequence[int], mark: int) -> int:
         """How many answers are more than the pipes of a connection take, as far as so many requests may wait."""
-        enough = -(-(SEND_MARK + mark + SYSTEM_BUFFER) // len(whole.numbers))
+        enough = -(-(SEND_MARK + mark + SYSTEM_BUFFER) // len(numbers))
         return min(enough, max(1, self.bounds.replay_waiting))
 
-    def pause(self, whole: Question, mark: int, *, beyond: int = 0) -> Client:
+    def pause(self, numbers: Sequence[int], mark: int, *, beyond: int = 0) -> Client:
         """A connection with requests from the first batches on, together more than its pipes take, not read yet.
 
-        Each start is another batch, so that each answer tells which request it belongs to.
+        ``numbers`` are retained. Each start is another batch, so that each answer tells which request it belongs to.
         """
         client = self.asker.connect(self.stream, mark=mark)
         client.reading = False
-        client.known = dict(itertools.pairwise(whole.numbers))
-        for start in whole.numbers[: self.requests(whole, mark)]:
+        client.known = dict(itertools.pairwise(numbers))
+        for start in numbers[: self.requests(numbers, mark)]:
             self.asker.request(client, start, situation="paused")
-        for start in whole.numbers[-2 : -2 - beyond : -1] if len(whole.numbers) > 2 * beyond else ():
+        for start in numbers[-2 : -2 - beyond : -1] if len(numbers) > 2 * beyond else ():
             self.asker.request(client, start, situation="beyond")
         return client
 
-    def resume(self, clients: Iterable[Client], since: float, whole: Question, *, ask_behind: bool) -> None:
-        """Read again, and await all answers."""
-        paused_s = round(time.monotonic() - since, 3)
+    def resume(
+        self, clients: Iterable[Client], paused_s: float, numbers: Sequence[int], *, ask_behind: bool = False
+    ) -> None:
+        """Read again, after so long a pause, and await all answers."""
         clients = list(clients)
         for client in clients:
             self.session.mark(
@@ -145,17 +146,17 @@ class Attack:
                 self.stream.name,
                 connection=client.name,
                 rcvhwm=client.mark,
-                paused_s=paused_s,
-                requests=self.requests(whole, client.mark),
-                retained=len(whole.numbers),
+                paused_s=round(paused_s, 3),
+                requests=self.requests(numbers, client.mark),
+                retained=len(numbers),
             )
             client.reading = True
             client.heard_at = time.monotonic()
         if ask_behind:
-            self.hear_out(clients, whole)
+            self.hear_out(clients, numbers)
         self.asker.await_answers(clients)
 
-    def hear_out(self, clients: list[Client], whole: Question) -> None:
+    def hear_out(self, clients: list[Client], numbers: Sequence[int]) -> None:
         """Hear connections until they are silent; then ask on those that owe an answer, from about their last number.
 
         A connection keeps its order, so that the answer to the last request shows that the others will not come.
@@ -167,13 +168,13 @@ class Attack:
             if client.idle or last is None or client.lost:
                 continue
             unanswered = {question.start for question in client.questions if not question.messages}
-            start = max((n for n in whole.numbers if n <= last and n not in unanswered), default=last)
+            start = max((n for n in numbers if n <= last and n not in unanswered), default=last)
             self.asker.request(client, start, situation="behind")
 
     def paused(self, whole: Question) -> None:
         """Two connections that do not read, and beside them live batches and clients that do."""
         began = time.monotonic()
-        clients = [self.pause(whole, mark, beyond=BEYOND if mark == MARKS[-1] else 0) for mark in MARKS]
+        clients = [self.pause(whole.numbers, mark, beyond=BEYOND if mark == MARKS[-1] else 0) for mark in MARKS]
         middle = whole.numbers[len(whole.numbers) // 2]
         in_time = self.live("replay")
         self.beside(middle)
@@ -181,7 +182,7 @@ class Attack:
             pause_s = self.scale.pauses * self.session.limits.pause_s
             self.session.wait(lambda: False, max(0.0, pause_s - (time.monotonic() - began)))
             self.live("replay")
-        self.resume(clients, began, whole, ask_behind=True)
+        self.resume(clients, time.monotonic() - began, whole.numbers, ask_behind=True)
         self.asker.ask(self.stream, 0)
 
     def beside(self, start: int) -> bool:
@@ -201,11 +202,11 @@ class Attack:
         if len(whole.numbers) < min(self.scale.retained, ring) // 2 or ring > self.scale.evicted:
             return
         began = time.monotonic()
-        client = self.pause(whole, MARKS[0])
+        client = self.pause(whole.numbers, MARKS[0])
         # What is left of the answers then is little, and everything before it is gone.
         self.traffic.until(newest + ring - len(whole.numbers) // 16, ring)
         self.session.settle()
-        self.resume([client], began, whole, ask_behind=False)
+        self.resume([client], time.monotonic() - began, whole.numbers)
         self.asker.ask(self.stream, 0)
 
     def crowd(self, whole: Question) -> None:
@@ -219,7 +220,7 @@ class Attack:
             self.asker.request(client, whole.numbers[0], situation=situation)
             clients.append(client)
         self.live("replay")
-        self.resume(clients, began, whole, ask_behind=False)
+        self.resume(clients, time.monotonic() - began, whole.numbers)
         self.asker.ask(self.stream, 0)
 
     # clients that vanish

@@ -40,6 +40,19 @@ class Traffic:
         else:
             session.driver.publish(session.offers.batch(session.offers.passing(self._blocks)))
 
+    def many(self, count: int) -> None:
+        """Cause so many, at once where the adapter takes several batches.
+
+        Raises:
+            Refused: when the adapter does not take them.
+        """
+        session = self.session
+        if session.driver is None or "burst" not in session.can:
+            for _ in range(count):
+                self.one()
+            return
+        session.driver.burst([session.offers.batch(session.offers.passing(self._blocks)) for _ in range(count)])
+
     def until(self, number: int, most: int) -> None:
         """Cause batches until the newest one has that number; at most so many."""
         recorder, stream = self.session.recorder, self.session.driven.name
