@@ -12,9 +12,9 @@ wait there, ``behind`` them when it reads again, ``beside`` a client that does n
 ``vanishing``, ``after`` that, or ``req`` from a REQ socket; ``connection`` names the first request of its connection,
 ``rcvhwm`` the receive high-water mark where it is low. ``replay-resumed`` {connection, paused_s, requests, retained}
 ends a pause; ``replay-load`` {phase, rss, answer_bytes, batches} is the publisher's memory before and under requests
-that nobody reads. ``live-awaited`` {during: nothing | replay | vanished, outcome: seen | bound, offered} ends a wait
-for a live batch. ``joined`` {at, settled, complete, blocks, missing, extra} compares what a consumer that joined late
-knows with what one knows that joined before. Other waits end with {outcome: seen | bound, after_s, bound_s}:
+that nobody reads. ``live-awaited`` {during: nothing | replay | vanished, outcome: seen | bound, offered, heard} ends a
+wait for live batches. ``joined`` {at, settled, complete, blocks, missing, extra} compares what a consumer that joined
+late knows with what one knows that joined before. Other waits end with {outcome: seen | bound, after_s, bound_s}:
 ``reset-done`` for a reset to show, ``tail-done`` for the batch that was offered last.
 ``attack`` {attack} stands before what is done to another instance.
 """

@@ -1,6 +1,7 @@
 """A publisher whose replay socket has no options, and which hands a whole answer to it at once: ``python careless.py``.
 
 What does not fit into a client's pipe is discarded by ZeroMQ, and the publisher goes on as if nothing had happened.
+Live batches wait meanwhile; it promises that they do not wait for long.
 """
 
 from __future__ import annotations
@@ -43,4 +44,4 @@ class Careless(Replays):
 
 
 if __name__ == "__main__":
-    serve(Peer(name="careless", make_publisher=Careless))
+    serve(Peer(name="careless", make_publisher=Careless, statement={"bounds": {"live_delay_s": 0.1}}))

@@ -200,6 +200,9 @@ def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: 
 # a torrent
 
 
+CARELESS = Path(__file__).with_name("careless.py")
+
+
 def flooded(text: str) -> Trace:
     """The trace of a run that asks for more than the pipes take, and reads it as it comes."""
     target = parse(text)
@@ -207,13 +210,15 @@ def flooded(text: str) -> Trace:
     return run(target, Settings(limits=QUICK, probes=("live", "torrent")))
 
 
-def test_a_socket_that_discards_what_does_not_fit_is_heard_of_in_the_middle_of_an_answer() -> None:
-    """It goes on when there is room again: the answer ends with the marker, and lacks batches before it."""
-    trace = flooded(f"exec:{shlex.join([sys.executable, str(Path(__file__).with_name('careless.py'))])}")
-    outcome = judged(trace, "replay")
-    assert "KVW-REP-008" in spoken(outcome)
-    (broken,) = [line for line in outcome.outcomes if line.requirement == "KVW-REP-008"]
-    assert "are missing" in broken.findings[0].seen
+def test_a_replay_without_care_is_heard_of_in_a_torrent() -> None:
+    """It goes on when there is room again, so that an answer lacks batches and ends with the marker nevertheless.
+
+    And it gives whole answers, one after the other, which live batches have to wait for.
+    """
+    outcome = judged(flooded(f"exec:{shlex.join([sys.executable, str(CARELESS)])}"), "replay")
+    findings = {line.requirement: line.findings[0].seen for line in outcome.outcomes if line.findings}
+    assert "are missing" in findings["KVW-REP-008"]
+    assert "that were offered" in findings["KVW-REP-011"]
 
 
 def test_nobody_speaks_of_the_reference_in_a_torrent() -> None:
@@ -224,6 +229,9 @@ def test_nobody_speaks_of_the_reference_in_a_torrent() -> None:
     answers = 1 + torrent.WHOLE + 1
     assert verdicts["KVW-REP-008"][0] == "PASS"
     assert verdicts["KVW-REP-010"] == ("PASS", answers - 1), "a later answer tells what the last one should have held"
+    waits = [r.detail for r in trace.records if r.event == "live-awaited"]
+    assert [(wait["during"], wait["outcome"]) for wait in waits] == [("nothing", "seen"), ("replay", "seen")]
+    assert min(wait["heard"] for wait in waits) >= torrent.BURST
     resumed = [r.detail for r in trace.records if r.event == "replay-resumed"]
     assert len(resumed) == answers
     assert all(mark["retained"] * mark["requests"] >= torrent.OVERFLOW for mark in resumed)

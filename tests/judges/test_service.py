@@ -314,8 +314,8 @@ def test_live_batches_while_replay_is_busy() -> None:
     live(story, "replay", "bound")
     assert speaks(story) == {"REP-011"}
     finding = story.outcome("REP-011").findings[0]
-    assert finding.expected == "a live batch within 1 s while replay clients wait for their answers"
-    assert finding.seen == "none, of 1 that were offered"
+    assert finding.expected == "live batches within 1 s while replay clients wait for their answers"
+    assert finding.seen == "0 of 1 that were offered"
 
 
 def test_live_batches_that_are_late_without_replay_too() -> None:

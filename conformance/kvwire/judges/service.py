@@ -77,7 +77,7 @@ class Service(Area):
     def live_in_time(self, index: int, record: Record, *, in_peace: bool) -> None:
         """KVW-REP-011: A publisher MUST NOT delay live publication by replay beyond the declared bound `live_delay_s`.
 
-        A batch that the harness caused while replay was busy was seen before the bound was over, or it was not. Only
+        What the harness caused while replay was busy was seen before the bound was over, or it was not. Only
         where one was seen in time when replay was idle: else something else delays it.
         """
         if record.detail["outcome"] == "seen":
@@ -87,8 +87,8 @@ class Service(Area):
         else:
             self.broke(
                 "KVW-REP-011",
-                f"a live batch within {record.detail['bound_s']:g} s while replay clients wait for their answers",
-                f"none, of {record.detail['offered']} that were offered",
+                f"live batches within {record.detail['bound_s']:g} s while replay clients wait for their answers",
+                f"{record.detail.get('heard', 0)} of {record.detail['offered']} that were offered",
                 Where(record=index),
             )
 

@@ -1,8 +1,12 @@
-"""Answers that are more than the pipes of a connection take, to a client that reads all the time but for a moment.
+"""Answers that are more than the pipes of a connection take.
 
-The moment comes when the answer begins, and is shorter than the answer takes: the pipes are full, and then there is
-room again, while the publisher is still sending. One that goes on as if nothing had happened leaves a hole behind, and
-has room for the end marker. Meanwhile nothing is recorded, so that the client is as fast as it can be.
+Some are for a client that reads all the time but for a moment. The moment comes when the answer begins, and is shorter
+than the answer takes: the pipes are full, and then there is room again, while the publisher is still sending. One that
+goes on as if nothing had happened leaves a hole behind, and has room for the end marker. Meanwhile nothing is recorded,
+so that the client is as fast as it can be.
+
+Then as many requests wait as are declared, and live batches beside them: one that gives a whole answer between two
+batches keeps the last of them waiting for all of the answers.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import zmq
 from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER
 from kvwire.probes.asking import Asker, Client, Question
 from kvwire.probes.beside import attacked
-from kvwire.probes.replay_pressure import PLAIN, Attack
+from kvwire.probes.replay_pressure import CALM, MARKS, PLAIN, Attack
 from kvwire.probes.session import Probe, Session
 from kvwire.probes.traffic import Traffic
 from kvwire.protocol import Refused, Start
@@ -23,6 +27,8 @@ from kvwire.timeline import END_SEQUENCE
 
 RETAINED = 4000
 """Batches of an answer: some 2500 are what pipes and system take."""
+RING = RETAINED + 500
+"""Room for these, and for what is offered later, where the publisher can be told."""
 OVERFLOW = 2 * SEND_MARK + SYSTEM_BUFFER
 OFFERED = 100
 """Batches that are offered at once, unless the queue takes fewer, and are seen before the next ones are."""
@@ -34,6 +40,12 @@ WHOLE = 2
 """How many whole answers show that nothing is lost in a pause."""
 TELLING = 4
 """How many more answers there are at most until one comes to its end: only such a one tells what was retained."""
+BURST = 128
+"""Live batches that are offered at once beside waiting requests."""
+CLIENTS = 16
+"""Clients that wait then, unless fewer are declared."""
+DRAINED_S = 15.0
+"""How long the publisher gets to come to an end with them afterwards."""
 SILENT_MS = 100
 """How long an answer may be silent before the rest of it is awaited, and recorded as it comes."""
 
@@ -82,6 +94,23 @@ def gulp(asker: Asker, client: Client, pause_s: float) -> float:
     return ended - began
 
 
+def crowd(session: Session, asker: Asker) -> None:
+    """Offer live batches at once, in peace and then while as many requests wait as are declared; nobody reads them."""
+    traffic, stream, bounds = Traffic(session), session.driven, session.statement.bounds
+    burst = max(1, min(BURST, (session.start.queue or session.statement.queue or BURST) // 2))
+    if not any(traffic.awaited("nothing", burst) for _ in range(CALM)):
+        return
+    clients = [asker.connect(stream, mark=MARKS[0]) for _ in range(max(1, min(CLIENTS, bounds.replay_clients)))]
+    for client in clients:
+        client.reading = False
+        for _ in range(max(1, bounds.replay_waiting)):
+            asker.request(client, 0, situation="vanishing")
+    before = session.recorder.newest(stream.name) or 0
+    traffic.awaited("replay", burst)
+    asker.vanish(clients)
+    session.wait(lambda: (session.recorder.newest(stream.name) or 0) >= before + burst, DRAINED_S)
+
+
 def attack(session: Session) -> None:
     """Ask for everything again and again, until an answer has a hole and an end, or some are whole in spite of a pause.
 
@@ -112,11 +141,12 @@ def attack(session: Session) -> None:
         for _ in range(TELLING):
             if session.left() <= 0 or answer(MOMENT_S)[1].marked:
                 break
+        crowd(session, asker)
 
 
 def run(session: Session) -> None:
-    """On another instance, with a ring of that size where it takes one."""
-    with attacked(session, "torrent", Start(ring=RETAINED), Start()) as own:
+    """On another instance, with a ring that is large enough where it takes one."""
+    with attacked(session, "torrent", Start(ring=RING), Start()) as own:
         if own is not None and own.driven.replay is not None:
             attack(own)
 
@@ -127,5 +157,5 @@ PROBE = Probe(
     needs=frozenset({"fresh", "publish", "replayable"}),
     must_survive=("KVW-REP-018",),
     bounds=f"{RETAINED} batches are offered, {OFFERED} at once, and awaited for {SEEN_S:g} s each time; answers as in "
-    "the replay probe",
+    f"the replay probe; the last of {BURST} live batches within live_delay_s",
 )

@@ -47,7 +47,7 @@ class Traffic:
             Refused: when the adapter does not take them.
         """
         session = self.session
-        if session.driver is None or "burst" not in session.can:
+        if count == 1 or session.driver is None or "burst" not in session.can:
             for _ in range(count):
                 self.one()
             return
@@ -63,30 +63,35 @@ class Traffic:
             self.one()
             recorder.pump()
 
-    def awaited(self, during: str) -> bool:
-        """Cause a batch, and another now and then, until a witness has seen one more; record whether in time.
+    def awaited(self, during: str, at_once: int = 1) -> bool:
+        """Cause so many batches, and another now and then, until so many more were seen; record whether in time.
 
         What was caused before must have been seen. ``during`` says what the publisher is doing meanwhile. The bound is
-        the declared ``live_delay_s``, and the grace for the harness's own way.
+        the declared ``live_delay_s``, and the grace for the harness's own way. A batch that is numbered so much higher
+        than the last before shows that those between are not under way any more.
         """
         session = self.session
-        stream = session.driven
-        before = session.counts(stream)
+        stream, recorder = session.driven, session.recorder
+        before, newest = session.counts(stream), recorder.newest(stream.name)
         bound = session.statement.bounds.live_delay_s
         began = time.monotonic()
         end = began + bound + GRACE_S
         offered = 0
 
+        def heard() -> int:
+            return max((count - before[source] for source, count in session.counts(stream).items()), default=0)
+
         def seen() -> bool:
-            return any(count > before[source] for source, count in session.counts(stream).items())
+            last = recorder.newest(stream.name)
+            return heard() >= at_once or (newest is not None and last is not None and last >= newest + at_once)
 
         while time.monotonic() < end and session.left() > 0:
             try:
-                self.one()
+                self.many(1 if offered else at_once)
             except Refused as refusal:
                 session.trouble(f"a batch under replay was refused: {refusal}", stream.name)
                 return False
-            offered += 1
+            offered += 1 if offered else at_once
             if session.wait(seen, min(AGAIN_S, end - time.monotonic())):
                 break
         session.mark(
@@ -97,5 +102,6 @@ class Traffic:
             after_s=round(time.monotonic() - began, 3),
             bound_s=bound,
             offered=offered,
+            heard=heard(),
         )
         return seen()
