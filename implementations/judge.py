@@ -28,11 +28,15 @@ from kvwire.verdict import Exit, Verdict
 
 RUN_S = 300
 """When a run that does not end is given up."""
+SHARED = {"vllm-0.32.0": "vllm", "vllm-0.23.0": "vllm"}
+"""Whose adapter drives another version of the same publisher."""
+HELD = {"vllm-0.23.0": ("--profile", "replay")}
+"""What a publisher is held to beyond its own claim: the legacy profiles leave out replay, endpoints and liveness."""
 
 
 def command(name: str, python: str, peer: str) -> tuple[list[str], str]:
     """What runs the harness, and the target."""
-    folder = HOME / name
+    folder = HOME / SHARED.get(name, name)
     adapter = folder / "adapter.py"
     harness = [sys.executable, "-m", "kvwire", "check"]
     if (isolated := folder / "isolated.py").exists():
@@ -56,7 +60,9 @@ def run(name: str, python: str, peer: str, record: Path | None) -> list[dict[str
         result = Path(room, "result.ndjson")
         recorded = [] if record is None else ["--record", str(record)]
         ended = subprocess.run(
-            [*harness, target, "--quiet", "--json", str(result), *recorded], timeout=RUN_S, check=False
+            [*harness, target, *HELD.get(name, ()), "--quiet", "--json", str(result), *recorded],
+            timeout=RUN_S,
+            check=False,
         )
         lines = [json.loads(line) for line in result.read_bytes().splitlines()] if result.exists() else []
     troubles = [line["text"] for line in lines if line["kind"] == "trouble"]
@@ -90,6 +96,7 @@ def summarised(lines: list[dict[str, Any]]) -> Summary:
     return Summary(
         implementation=header["implementation"],
         profile=header["profile"],
+        form=", ".join(dict.fromkeys(line["form"] for line in lines if line["kind"] == "stream")),
         level=header["level"],
         sets=header["sets"],
         verdicts={line["requirement"]: entry(line) for line in lines if line["kind"] == "outcome"},
@@ -102,7 +109,7 @@ def differences(committed: Summary | None, seen: Summary) -> list[str]:
         return ["nothing is committed yet"]
     found = [
         f"{field}: {getattr(seen, field)!r}, committed {getattr(committed, field)!r}"
-        for field in ("implementation", "profile", "level", "sets")
+        for field in ("implementation", "profile", "form", "level", "sets")
         if getattr(seen, field) != getattr(committed, field)
     ]
     for key in dict.fromkeys([*committed.verdicts, *seen.verdicts]):

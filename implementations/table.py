@@ -20,7 +20,7 @@ from kvwire.verdict import Verdict
 HOME = Path(__file__).parent
 README = HOME.parent / "README.md"
 BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
-NAMES = ("reference", "vllm", "dynamo-trtllm", "dynamo-mocker")
+NAMES = ("reference", "vllm", "vllm-0.32.0", "vllm-0.23.0", "sglang", "dynamo-trtllm", "dynamo-mocker")
 """The columns, each a folder here; the reference is our own, and what the others are held against."""
 PLACES = {"reference": "reference/kvwire_reference"}
 """Where the title of a column leads, if not to the folder here."""
@@ -42,7 +42,7 @@ LEGEND = (
     "? open: nothing was seen that could have broken it, or not enough · – not applicable: not claimed, out of the "
     "harness's reach, or chosen by the harness. Sentences that nobody breaks are only counted, by area. "
     "Where the harness chose the events, one that is not on the wire as it was offered is the publisher's own, and is "
-    "judged in full."
+    "judged in full. A stream in a legacy form does not conform to edition 1, whatever it keeps."
 )
 TITLES = dict(
     zip(
@@ -74,10 +74,11 @@ class Entry(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What stands in verdicts.json: who was judged, held to what, driven how, and the verdicts by id."""
+    """What stands in verdicts.json: who was judged, held to what, sending which form, driven how, the verdicts by id."""
 
     implementation: str
     profile: str
+    form: str
     level: str
     sets: Sequence[str]
     verdicts: Mapping[str, Entry]
@@ -174,25 +175,28 @@ def count(verdicts: Sequence[Verdict]) -> str:
 
 def head(name: str, summary: Summary) -> str:
     """The title of a column: name and version."""
-    title = f"[{name}]({PLACES.get(name, f'implementations/{name}/README.md')})"
-    return title if name in PLACES else f"{title} {summary.implementation.rsplit(' ', 1)[-1]}"
+    if name in PLACES:
+        return f"[{name}]({PLACES[name]})"
+    version = summary.implementation.rsplit(" ", 1)[-1]
+    return f"[{name.removesuffix(f'-{version}')}](implementations/{name}/README.md) {version}"
 
 
 class _Notes:
-    """Footnotes, numbered as they come; one for each thing that is said of an implementation."""
+    """Footnotes, numbered as they come; one for each thing that is said, of one implementation or of several."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
+        self.names: dict[str, list[str]] = {}
 
     def mark(self, name: str, key: str) -> str:
-        text = f"{name}: {explanations(name)[key][1]}"
-        if text not in self.texts:
-            self.texts.append(text)
-        return f"<sup>{self.texts.index(text) + 1}</sup>"
+        text = explanations(name)[key][1]
+        names = self.names.setdefault(text, [])
+        if name not in names:
+            names.append(name)
+        return f"<sup>{list(self.names).index(text) + 1}</sup>"
 
     @property
     def lines(self) -> list[str]:
-        return [f"{number}. {text}" for number, text in enumerate(self.texts, 1)]
+        return [f"{number}. {', '.join(names)}: {text}" for number, (text, names) in enumerate(self.names.items(), 1)]
 
 
 def render() -> str:
@@ -229,20 +233,21 @@ def render() -> str:
 
 def _open(summaries: Mapping[str, Summary]) -> list[str]:
     """What stays open of each implementation, and why."""
-    lines = []
+    lines: dict[str, list[str]] = {}
     for name, summary in summaries.items():
         why: dict[str, list[str]] = {}
         for key, (verdict, text) in explanations(name).items():
             if verdict is Verdict.INCONCLUSIVE and key in summary.verdicts:
                 why.setdefault(text, []).append(key.removeprefix("KVW-"))
         if why:
-            lines.append(f"- ? {name}: " + "; ".join(f"{', '.join(keys)}: {text}" for text, keys in why.items()))
-    return lines
+            lines.setdefault("; ".join(f"{', '.join(keys)}: {text}" for text, keys in why.items()), []).append(name)
+    return [f"- ? {', '.join(names)}: {line}" for line, names in lines.items()]
 
 
 def _how(summary: Summary) -> str:
     chosen = "events chosen by the harness" if "engine" in summary.sets else "its own engine"
-    return f"profile {summary.profile}, {summary.level}, {chosen}"
+    form = "" if summary.form == "map" else f", legacy form {summary.form}"
+    return f"profile {summary.profile}{form}, {summary.level}, {chosen}"
 
 
 def _cell(name: str, key: str, verdict: Verdict, notes: _Notes) -> str:

@@ -1,8 +1,8 @@
-"""Adapter: the ``ZmqEventPublisher`` of vLLM 0.33.0, driven from the outside.
+"""Adapter: the ``ZmqEventPublisher`` of vLLM 0.23 to 0.33, driven from the outside.
 
-``python adapter.py FOLDER``, where FOLDER was filled by ``prepare.py``. The publisher, its factory, its events and its
-configuration are vLLM's own files; the modules in ``stand_in`` take the place of what would import torch.
-Requests and answers: ../README.md.
+``python adapter.py FOLDER``, where FOLDER was filled by ``prepare.py`` with the files of one version. The publisher,
+its factory, its events and its configuration are vLLM's own files; the modules in ``load`` take the place of what
+would import torch. Requests and answers: ../README.md.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from typing import Any, TextIO
 
 STATEMENT: dict[str, Any] = {
     "edition": "1",
-    "profile": "replay",
-    "form": "map",
     "residency": "set",
-    "replay_form": "replay-topic",
     "ring": 10_000,
     "queue": 100_000,
     "default_endpoint": "tcp://*:5557",
 }
 """What vLLM declares by its defaults. The hashes are the caller's, so no algorithm is declared."""
+MAPS_SINCE = (0, 24)
+"""The first minor version whose events are maps; before it they are arrays."""
+REPLAY_TOPIC_SINCE = (0, 26)
+"""The first minor version whose replay has a topic frame."""
 
 TOPIC = "kv-events"
 """The topic unless asked otherwise; vLLM's default is the empty one, which would hide a missing topic frame."""
@@ -72,7 +73,11 @@ class Adapter:
             "protocol": "kvwire-adapter-1",
             "implementation": name,
             "version": self.version,
-            "statement": {**STATEMENT, "implementation": {"name": name, "version": self.version}},
+            "statement": {
+                **STATEMENT,
+                **forms(self.version),
+                "implementation": {"name": name, "version": self.version},
+            },
             "can": list(self.can),
             "sets": ["engine", "ts"],
         }
@@ -100,15 +105,14 @@ class Adapter:
         except (ValueError, AssertionError, OSError, self.zmq.ZMQError) as error:
             self.close()
             raise Refused(f"{type(error).__name__}: {error}") from error
-        bound = self.publisher.get_publisher_config()
-        # vLLM binds wildcard and ipc endpoints and connects to any other: then the subscriber has to bind.
-        binds = self.publisher._is_bind_endpoint(bound.endpoint)  # noqa: SLF001
+        # What newer versions report by get_publisher_config().
+        endpoint, replay = self.publisher._endpoint, self.publisher._replay_endpoint  # noqa: SLF001
         return {
-            "endpoint": bound.endpoint,
-            "replay": bound.replay_endpoint,
-            "topic": bound.topic,
+            "endpoint": endpoint,
+            "replay": replay,
+            "topic": self.config["topic"],
             "rank": self.rank,
-            "mode": "connect" if binds else "bind",
+            "mode": "connect" if binds(endpoint) else "bind",
         }
 
     def publish(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -213,6 +217,20 @@ def load(folder: Path) -> Any:
     stand_in("vllm.config.utils", config=functools.partial(dataclass, config=strict))
     stand_in("vllm.v1.core.kv_cache_utils", ExternalBlockHash=bytes | int)
     return importlib.import_module("vllm.distributed.kv_events")
+
+
+def forms(version: str) -> dict[str, str]:
+    """The profile, and the forms of events and replay, that a version declares by its source."""
+    minor = tuple(int(part) for part in version.split(".")[:2])
+    replay_form = "replay-topic" if minor >= REPLAY_TOPIC_SINCE else "replay-bare"
+    if minor >= MAPS_SINCE:
+        return {"profile": "replay", "form": "map", "replay_form": replay_form}
+    return {"profile": "legacy-array-v", "form": "array-v", "replay_form": replay_form}
+
+
+def binds(endpoint: str) -> bool:
+    """Whether vLLM's PUB socket binds an endpoint; it connects to any other, so that the subscriber has to bind."""
+    return "*" in endpoint or "::" in endpoint or endpoint.startswith(("ipc://", "inproc://"))
 
 
 def options(request: dict[str, Any], takes: set[str]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Fetch vLLM's sdist with pip, build nothing, and take the files of the event publisher out of it.
+"""Fetch an sdist of vLLM with pip, build nothing, and take the files of the event publisher out of it.
 
-``python prepare.py FOLDER``. pip compares the archive with the digest below. A source distribution must answer a
-question about its metadata before pip hands it over, and vLLM's own answer needs torch: a stand-in build backend gives
-the answer from the archive's PKG-INFO instead.
+``python prepare.py FOLDER [VERSION]``. pip compares the archive with the digest below. A source distribution must
+answer a question about its metadata before pip hands it over, and vLLM's own answer needs torch: a stand-in build
+backend gives the answer from the archive's PKG-INFO instead.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-VERSION = "0.33.0"
-SHA256 = "f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112"
+SHA256 = {
+    "0.33.0": "f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112",
+    "0.32.0": "d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad",
+    "0.23.0": "760269db3d9611e12e524681df1bca0977d5d2f5fcb4481cc34d33efc4ae7ff5",
+}
+"""The versions that are judged here, the newest first, which is the one that is fetched unless another is named."""
 FILES = (
     "vllm/config/kv_events.py",
     "vllm/distributed/kv_events.py",
@@ -35,35 +39,38 @@ def prepare_metadata_for_build_wheel(directory, config_settings=None):
 """
 
 
-def download(into: Path) -> Path:
-    """The sdist, downloaded by pip into a folder and checked against ``SHA256``."""
+def download(version: str, into: Path) -> Path:
+    """The sdist of a version, downloaded by pip into a folder and checked against ``SHA256``."""
     backend = into / "backend" / "setuptools"
     backend.mkdir(parents=True)
     (backend / "__init__.py").touch()
     (backend / "build_meta.py").write_text(BACKEND, encoding="utf-8")
     wanted = into / "wanted.txt"
-    wanted.write_text(f"vllm=={VERSION} --hash=sha256:{SHA256}\n", encoding="ascii")
+    wanted.write_text(f"vllm=={version} --hash=sha256:{SHA256[version]}\n", encoding="ascii")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
     what = ["--no-deps", "--no-build-isolation", "--no-binary", "vllm", "--require-hashes", "-r", str(wanted)]
     environment = {**os.environ, "PYTHONPATH": str(backend.parent)}
     subprocess.run([*pip, *what, "--dest", str(into)], env=environment, check=True, timeout=600)
-    return into / f"vllm-{VERSION}.tar.gz"
+    return into / f"vllm-{version}.tar.gz"
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, version: str = next(iter(SHA256))) -> None:
     """Fill the folder; one that was filled before is left alone."""
     marker = folder / "VERSION"
-    if marker.is_file() and marker.read_text(encoding="ascii").strip() == VERSION:
+    if marker.is_file() and marker.read_text(encoding="ascii").strip() == version:
         return
-    with tempfile.TemporaryDirectory(prefix="kvwire-") as temporary, tarfile.open(download(Path(temporary))) as archive:
+    with (
+        tempfile.TemporaryDirectory(prefix="kvwire-") as temporary,
+        tarfile.open(download(version, Path(temporary))) as archive,
+    ):
         for name in FILES:
-            source = archive.extractfile(f"vllm-{VERSION}/{name}")
+            source = archive.extractfile(f"vllm-{version}/{name}")
             assert source is not None, name
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read())
-    marker.write_text(f"{VERSION}\n", encoding="ascii")
+    marker.write_text(f"{version}\n", encoding="ascii")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])
