@@ -74,7 +74,7 @@ class Entry(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What stands in verdicts.json: who was judged, held to what, sending which form, driven how, the verdicts by id."""
+    """What stands in verdicts.json: who was judged, held to what, of which form, driven how, and the verdicts by id."""
 
     implementation: str
     profile: str
