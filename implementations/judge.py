@@ -41,6 +41,8 @@ def command(name: str, python: str, peer: str) -> tuple[list[str], str]:
     harness = [sys.executable, "-m", "kvwire", "check"]
     if (isolated := folder / "isolated.py").exists():
         harness = [sys.executable, str(isolated), *harness]
+    if (engine := folder / "engine.py").exists():
+        return [sys.executable, str(engine), "--python", python, *harness], "{}"
     if not adapter.exists():
         return harness, f"{name}:"
     words = [python, str(adapter)]
@@ -73,8 +75,9 @@ def run(name: str, python: str, peer: str, record: Path | None) -> list[dict[str
 
 
 def numberless(text: str) -> str:
-    """A text without numbers, paths, and which instance it was: they differ from run to run."""
+    """A text without numbers, paths, salts, and which instance it was: they differ from run to run."""
     text = re.sub(r"(?<![\w-])-?\d+(?![\w-])", "#", text)
+    text = re.sub(r"tenant-[0-9a-f]{16}", "tenant-#", text)
     text = re.sub(r" \(instance-\d+[^)]*\)", "", text)
     return re.sub(r"ipc://[^\s'\"`]+", "ipc://…", text)
 

@@ -20,7 +20,7 @@ from kvwire.verdict import Verdict
 HOME = Path(__file__).parent
 README = HOME.parent / "README.md"
 BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
-NAMES = ("reference", "vllm", "vllm-0.32.0", "vllm-0.23.0", "sglang", "dynamo-trtllm", "dynamo-mocker")
+NAMES = ("reference", "vllm", "vllm-0.32.0", "vllm-0.23.0", "vllm-engine", "sglang", "dynamo-trtllm", "dynamo-mocker")
 """The columns, each a folder here; the reference is our own, and what the others are held against."""
 PLACES = {"reference": "reference/kvwire_reference"}
 """Where the title of a column leads, if not to the folder here."""

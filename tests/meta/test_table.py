@@ -11,7 +11,7 @@ import pytest
 from kvwire.verdict import Verdict, aggregate
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("reference", "vllm", "vllm-0.32.0", "vllm-0.23.0", "sglang", "dynamo-trtllm", "dynamo-mocker")
+NAMES = ("reference", "vllm", "vllm-0.32.0", "vllm-0.23.0", "vllm-engine", "sglang", "dynamo-trtllm", "dynamo-mocker")
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,8 @@ def test_the_reference_breaks_nothing_and_leaves_nothing_open(table: Any) -> Non
 
 
 def test_columns_are_the_folders(table: Any, judge: Any) -> None:
-    folders = {path.parent.name for path in (ROOT / "implementations").glob("*/adapter.py")}
+    files = [path for name in ("adapter", "engine") for path in (ROOT / "implementations").glob(f"*/{name}.py")]
+    folders = {path.parent.name for path in files}
     assert {*table.NAMES} == {"reference", *folders, *judge.SHARED}
     assert folders.isdisjoint(judge.SHARED)
     assert folders >= set(judge.SHARED.values())
@@ -183,6 +184,7 @@ def test_what_is_new_gone_or_of_another_publisher_is_named(table: Any, judge: An
         ("113 batches, the first with number 0", "# batches, the first with number #"),
         ("a hash, -2551554832126214904", "a hash, #"),
         ("2 of v2_sha256_64/u32 at (start-0-bytes)", "# of v2_sha256_64/u32 at (start-0-bytes)"),
+        ("clear text of 'tenant-07dbf924a6048457'", "clear text of 'tenant-#'"),
         ("'ipc:///tmp/x-1/kept' took 107, 98 ms (instance-12, queue 4)", "'ipc://…' took #, # ms"),
     ],
 )
