@@ -42,5 +42,7 @@ def test_links_between_files_lead_somewhere(tracked: Sequence[Path]) -> None:
 
 
 def test_continuous_integration_judges_every_implementation(tracked: Sequence[Path]) -> None:
+    """But the engine that is 3.5 GB."""
     (loop,) = re.findall(r"^for name in (.+); do$", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
-    assert set(loop.split()) == {path.parent.name for path in tracked if path.match("implementations/*/verdicts.json")}
+    judged = {path.parent.name for path in tracked if path.match("implementations/*/verdicts.json")}
+    assert set(loop.split()) == judged - {"vllm-engine"}
