@@ -35,6 +35,10 @@ class Count(NamedTuple):
     exact: bool
 
 
+NONE, ONE, AT_LEAST_ONE = Count(0, exact=True), Count(1, exact=True), Count(1, exact=False)
+"""What nearly all counts are, made once."""
+
+
 class Ledger:
     """The residency of one stream.
 
@@ -46,10 +50,12 @@ class Ledger:
         self._default = State.UNKNOWN
         self._known: dict[Key, Count] = {}
         """Count 0 is known to be absent; kept only while the default is unknown."""
-        self._places: dict[tuple[int, int], set[str | None]] = {}
-        """(group, hash) → the media that hold it."""
-        self._groups: dict[tuple[str | None, int], set[int]] = {}
+        self._places: dict[tuple[int, int], int] = {}
+        """(group, hash) → how many media hold it."""
+        self._groups: dict[tuple[str | None, int], tuple[int, ...]] = {}
         """(medium, hash) → the groups that hold it."""
+        self._alone: dict[int, tuple[int]] = {}
+        """Group → itself alone, as nearly every block is held by one group only."""
 
     # what happens to the stream
 
@@ -76,11 +82,11 @@ class Ledger:
         before = self.state(key)
         count = self._known.get(key)
         if before is State.UNKNOWN:
-            self._set(key, Count(1, exact=False))
+            self._set(key, AT_LEAST_ONE)
         elif self.counted and count is not None:
             self._set(key, Count(count.value + 1, count.exact))
         else:
-            self._set(key, Count(1, exact=True))
+            self._set(key, ONE)
         return before
 
     def remove(self, key: Key) -> State:
@@ -93,11 +99,11 @@ class Ledger:
             elif count.value > 1:
                 self._set(key, Count(count.value - 1, exact=True))
             else:
-                self._set(key, Count(0, exact=True))
+                self._set(key, NONE)
         elif self.counted and before is State.UNKNOWN:
             self._drop(key)
         else:
-            self._set(key, Count(0, exact=True))
+            self._set(key, NONE)
         return before
 
     def forget(self, key: Key) -> None:
@@ -105,27 +111,31 @@ class Ledger:
         self._drop(key)
 
     def _set(self, key: Key, count: Count) -> None:
-        place = (key.group, key.hash)
-        groups = (key.medium, key.hash)
-        if count.value:
-            self._known[key] = count
-            self._places.setdefault(place, set()).add(key.medium)
-            self._groups.setdefault(groups, set()).add(key.group)
+        if not count.value:
+            self._drop(key)
+            if self._default is State.UNKNOWN:
+                self._known[key] = count
             return
-        self._drop(key)
-        if self._default is State.UNKNOWN:
-            self._known[key] = count
+        before = self._known.get(key)
+        self._known[key] = count
+        if before is not None and before.value:
+            return
+        place, medium = (key.group, key.hash), (key.medium, key.hash)
+        self._places[place] = self._places.get(place, 0) + 1
+        alone = self._alone.setdefault(key.group, (key.group,))
+        self._groups[medium] = self._groups[medium] + alone if medium in self._groups else alone
 
     def _drop(self, key: Key) -> None:
-        self._known.pop(key, None)
-        media = self._places.get((key.group, key.hash), set())
-        media.discard(key.medium)
-        if not media:
-            self._places.pop((key.group, key.hash), None)
-        groups = self._groups.get((key.medium, key.hash), set())
-        groups.discard(key.group)
-        if not groups:
-            self._groups.pop((key.medium, key.hash), None)
+        before = self._known.pop(key, None)
+        if before is None or not before.value:
+            return
+        place, medium = (key.group, key.hash), (key.medium, key.hash)
+        media = self._places.pop(place) - 1
+        if media:
+            self._places[place] = media
+        groups = tuple(group for group in self._groups.pop(medium) if group != key.group)
+        if groups:
+            self._groups[medium] = groups
 
     # what is known
 

@@ -141,6 +141,8 @@ def plain_event(projected: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) is int:  # most of what an event holds
+        return value
     if isinstance(value, Mapping):
         if set(value) == {"hex"}:
             return bytes.fromhex(value["hex"])
