@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeVar
 
@@ -69,14 +70,14 @@ class Area:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self.muted: frozenset[str] = frozenset()
 
     # how a judge speaks
 
     def tally(self, requirement: str) -> Tally:
         """The tally of one requirement."""
-        return self.tallies.setdefault(requirement, Tally())
+        return self.tallies[requirement]
 
     def _silent(self, requirement: str) -> bool:
         return bool(self.muted) and self.context.registry[requirement].decided_by in self.muted
