@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from kvwire import registry, trace
+from kvwire import registry, result, trace
 from kvwire.conclusion import conclude
 from kvwire.judges import TABLE
 from kvwire.peers.mutants import LEVELS, MUTANTS, Mutant
@@ -37,18 +37,23 @@ LIMITS = msgspec.structs.replace(Limits(), replay_s=2.0)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One mutant: its cells per level of control, the troubles of its run, and how long that took in seconds."""
+    """One mutant: its cells per level of control, the troubles of its run, and how long that took in seconds.
+
+    ``amiss`` is what else is wrong with what was said. ``runs`` is how many it took: all but the last were not exact.
+    """
 
     mutant: str
     primary: str
     cells: Mapping[ControlLevel, Mapping[str, Cell]]
     troubles: list[str]
+    amiss: list[str]
     seconds: float
+    runs: int = 1
 
     @property
     def exact(self) -> bool:
         """Whether everything that had to be said was said, and nothing else."""
-        return all(cell == "killed" for cells in self.cells.values() for cell in cells.values())
+        return not self.amiss and all(cell == "killed" for cells in self.cells.values() for cell in cells.values())
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +84,10 @@ def at_levels(recording: Trace, profile: str) -> dict[ControlLevel, Result]:
     return {level: conclude(trace.lowered(recording, level), known, chosen) for level in LEVELS}
 
 
-def cells(expected: frozenset[str], result: Result) -> dict[str, Cell]:
+def cells(expected: frozenset[str], told: Result) -> dict[str, Cell]:
     """The cells of one mutant at one level: by id, in order."""
     verdicts: dict[str, set[Verdict]] = {}
-    for outcome in result.outcomes:
+    for outcome in told.outcomes:
         verdicts.setdefault(outcome.requirement, set()).add(Verdict(outcome.verdict))
     found: dict[str, Cell] = {}
     for requirement in sorted(expected | verdicts.keys()):
@@ -91,12 +96,25 @@ def cells(expected: frozenset[str], result: Result) -> dict[str, Cell]:
         if requirement not in expected:
             if spoken:
                 found[requirement] = "unexpected"
-        elif result.troubles:
+        elif told.troubles:
             found[requirement] = "dead"
         elif spoken:
             found[requirement] = "killed"
         else:
             found[requirement] = "inconclusive" if Verdict.INCONCLUSIVE in said else "silent"
+    return found
+
+
+def amiss(recording: Trace, primary: str, told: Result, profile: str) -> list[str]:
+    """What is wrong with what was said: another result from the stored trace, or a finding that tells no difference."""
+    found: list[str] = []
+    known, chosen = registry.load(), registry.profile(profile)
+    stored = conclude(trace.parse(trace.lines(recording)), known, chosen)
+    if result.dump(stored) != result.dump(told):
+        found.append("its stored trace is judged otherwise")
+    findings = [finding for outcome in told.outcomes if outcome.requirement == primary for finding in outcome.findings]
+    if any(finding.expected == finding.seen for finding in findings):
+        found.append(f"{primary} expects what it saw")
     return found
 
 
@@ -111,6 +129,7 @@ def measure(name: str, keep: Path | None = None) -> Row:
         primary=mutant.primary,
         cells={level: cells(mutant.expected[level], results[level]) for level in LEVELS},
         troubles=[trouble.text for trouble in results["driven"].troubles],
+        amiss=amiss(recording, mutant.primary, results["driven"], profile_of(mutant)),
         seconds=round(time.monotonic() - began, 2),
     )
     if keep is not None and not row.exact:
@@ -119,15 +138,31 @@ def measure(name: str, keep: Path | None = None) -> Row:
     return row
 
 
+def at_last(row: Row, again: int, run: Callable[[str], Row], progress: Callable[[Row], None]) -> Row:
+    """The row of the first exact run of up to ``again`` more, else of the last; ``runs`` counts all of them."""
+    while not row.exact and row.runs <= again:
+        row = msgspec.structs.replace(run(row.mutant), runs=row.runs + 1)
+        progress(row)
+    return row
+
+
 def measured(
-    names: Sequence[str], processes: int, progress: Callable[[Row], None] = lambda _: None, keep: Path | None = None
+    names: Sequence[str],
+    processes: int,
+    progress: Callable[[Row], None] = lambda _: None,
+    keep: Path | None = None,
+    again: int = 0,
 ) -> Matrix:
-    """Run mutants in parallel processes; ``progress`` is called for each that is done, in their order."""
+    """Run mutants in parallel processes; ``progress`` is called for each run that is done, in their order.
+
+    What was not exact is run up to ``again`` times more, alone: then nothing that ran beside it disturbed it.
+    """
     rows: list[Row] = []
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         for row in pool.map(partial(measure, keep=keep), names):
             rows.append(row)
             progress(row)
+        rows = [at_last(row, again, lambda name: pool.submit(measure, name, keep).result(), progress) for row in rows]
     broken = {mutant.primary for mutant in MUTANTS.values()}
     judged = [
         requirement.id

@@ -165,15 +165,19 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
-def matrix_command(names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None) -> None:
+@click.option("--again", default=0, show_default=True, type=click.IntRange(min=0), help="Further runs of what is not.")
+def matrix_command(
+    names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int
+) -> None:
     """Run every mutant, or those named, and say for each sentence what killed it and what should have.
 
-    Ends with 1 if anything was not exactly as `mutants list` says it must be.
+    Each run is judged at every level of control, and once more from its stored trace, to the same result. Ends with 1
+    if anything was not exactly as `mutants list` says it must be.
     """
     from kvwire import matrix
 
     chosen = names or tuple(MUTANTS)
-    done = matrix.measured(chosen, processes, _progress, keep)
+    done = matrix.measured(chosen, processes, _progress, keep, again)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
     rows = [
@@ -183,6 +187,8 @@ def matrix_command(names: tuple[str, ...], json_file: Path | None, processes: in
     _table(("sentence", *matrix.CELLS, "made for it"), rows)
     exact = sum(row.exact for row in done.rows)
     click.echo(f"{exact} of {len(done.rows)} mutants were heard for what they break, and for nothing else")
+    if retried := [row.mutant for row in done.rows if row.exact and row.runs > 1]:
+        click.echo(f"not at once, but when run again: {' '.join(retried)}")
     if done.without:
         click.echo(f"judged, and broken by no mutant: {' '.join(done.without)}")
     if exact < len(done.rows):
@@ -196,5 +202,5 @@ def _progress(row: Row) -> None:
         for requirement, cell in cells.items()
         if cell != "killed"
     ]
-    said = "; ".join([*wrong, *row.troubles]) or "killed"
+    said = "; ".join([*wrong, *row.troubles, *row.amiss]) or "killed"
     click.echo(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)
