@@ -375,7 +375,7 @@ def test_nobody_at_the_endpoint(recorder: Recorder, room: Path) -> None:
 
 
 def test_a_silent_publisher_is_healthy_and_primes_nobody(recorder: Recorder) -> None:
-    silent = f"exec:{sys.executable} -m kvwire.peers.silent"
+    silent = f"exec:{sys.executable} -m kvwire.peers.near_null silent"
     with session(recorder, silent, Limits(prime_s=0.3, settle_s=0.3)) as run:
         for probe in plan(run):
             if probe is not reset.PROBE:

@@ -193,6 +193,15 @@ def test_nothing_to_send_and_no_marker() -> None:
     assert story.outcome("REP-004").findings[0].where.record == len(story.records) - 1
 
 
+@pytest.mark.parametrize("situation", ["vanishing", "beyond", "paused", "beside"])
+def test_a_start_in_the_future_under_pressure_may_stay_without_an_answer(situation: str) -> None:
+    story = Story()
+    story.send()
+    client = story.ask(7, situation=situation)
+    story.done(client, "vanished" if situation == "vanishing" else "bound")
+    assert "REP-004" not in speaks(story)
+
+
 def test_two_markers_for_nothing() -> None:
     story = Story().told(2)
     exchange(story, END_MARKER, END_MARKER, start=FUTURE)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.peers.runs import LIMITS, at_levels, dumped, judged, recorded, replayed, spoken
 
+from kvwire.probes.session import Mode
 from kvwire.result import Result
 from kvwire.verdict import Exit, Verdict
 
@@ -55,12 +56,34 @@ def test_repeated_runs_do_not_vary() -> None:
     assert first == second
 
 
-def test_a_silent_publisher_earns_nothing() -> None:
-    command = f"exec:{sys.executable} -m kvwire.peers.silent"
-    outcome = judged(recorded(command, msgspec.structs.replace(LIMITS, prime_s=0.5, settle_s=0.3)))
-    passed = {line.requirement.split("-")[1] for line in outcome.outcomes if line.verdict is Verdict.PASS}
-    assert passed.isdisjoint({"ENV", "SEQ", "BAT", "EVT", "CHN", "HSH", "RES", "RNK"})
+NEAR_NULL = {
+    "silent": {"ENV", "SEQ", "BAT", "EVT", "CHN", "HSH", "RES", "RNK"},
+    "one-event": {"SEQ-002", "SEQ-003", "SEQ-004", "BAT-004", "EVT-017", "EVT-018", "CHN-002", "HSH-006", "RES"},
+    "heartbeats": {"EVT", "CHN", "HSH", "RES"},
+    "duplicates": {"SEQ-002", "SEQ-003", "SEQ-004", "BAT-004", "EVT-005", "CHN", "HSH", "RES"},
+}
+"""What a publisher that shows next to nothing must not pass: whole areas, or sentences."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    # In a plain run the others keep every probe waiting for what does not come.
+    [*((kind, "quick") for kind in NEAR_NULL), ("silent", "plain"), ("heartbeats", "plain")],
+)
+def test_who_shows_next_to_nothing_passes_nothing_else(kind: str, mode: Mode) -> None:
+    command = f"exec:{sys.executable} -m kvwire.peers.near_null {kind}"
+    recording = recorded(command, msgspec.structs.replace(LIMITS, prime_s=0.5, settle_s=0.3), mode)
+    for level, outcome in at_levels(recording, "replay").items():
+        passed = {id_ for id_, verdict in verdicts(outcome).items() if verdict is Verdict.PASS}
+        short = {id_.removeprefix("KVW-") for id_ in passed}
+        assert NEAR_NULL[kind].isdisjoint(short | {id_[:3] for id_ in short}), level
+        assert outcome.summary.exit != Exit.CONFORMANT, level
+        assert not outcome.troubles, level
+
+
+def test_what_a_silent_publisher_hides_stays_open() -> None:
+    command = f"exec:{sys.executable} -m kvwire.peers.near_null silent"
+    outcome = judged(recorded(command, msgspec.structs.replace(LIMITS, prime_s=0.5, settle_s=0.3), mode="quick"))
     assert {"KVW-ENV-001", "KVW-SEQ-003", "KVW-EVT-001"} <= {
         line.requirement for line in outcome.outcomes if line.verdict is Verdict.INCONCLUSIVE
     }
-    assert outcome.summary.exit != Exit.CONFORMANT

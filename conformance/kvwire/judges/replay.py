@@ -89,7 +89,8 @@ class Replay(Area):
         nothing = newest is not None and exchange.start is not None and exchange.start > newest and not exchange.data
         if nothing:
             self.ends_nothing = self.ends_nothing or bool(exchange.ends)
-            self.end_of_nothing(exchange)
+            if exchange.ends or not exchange.situation:
+                self.end_of_nothing(exchange)
         if exchange.ends or not (nothing or exchange.situation):
             self.one_end(exchange)
         self.empty_marker(exchange)
@@ -211,7 +212,8 @@ class Replay(Area):
         """KVW-REP-004: A publisher MUST answer a well-formed request for which it retains no batch (nothing retained,
         or a start in the future) with the end marker.
 
-        Only requests for which nothing is retained, so that this and KVW-REP-003 fail apart.
+        Only requests for which nothing is retained, so that this and KVW-REP-003 fail apart. Of requests under pressure
+        others speak: they may be dropped, and their client may be gone.
         """
         if exchange.ends:
             self.saw("KVW-REP-004")
