@@ -9,9 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ from kvwire.probes import live
 from kvwire.protocol import AdapterError, Refused, Unsupported
 from kvwire.run import Settings, run
 from kvwire.statement import Stream
-from kvwire.targets import TargetError, drive, parse, sizing
+from kvwire.targets import TargetError, drive, openai, parse, sizing
 from kvwire.targets.openai import VOCABULARY, ApiDriver, DrivenTarget, Server
 from kvwire.trace import Record
 from kvwire.verdict import Exit
@@ -222,6 +223,48 @@ def test_an_error_says_status_and_url(
     with pytest.raises(error, match=says):
         driver.cache([1, 2])
     assert {"tokens", "refused" if error is Refused else "error"} == recorder.records[-1].detail.keys()
+
+
+class Turns(dict[str, Any]):
+    """Answers of which a list gives one after the other, and the last one from then on."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = super().get(key, default)
+        if not isinstance(value, list):
+            return value
+        return value.pop(0) if len(value) > 1 else value[0]
+
+
+MADE, BUSY = (200, '{"success": true}'), (200, '{"success": false}')
+FLUSHED, WAITING = (200, "Cache flushed."), (400, "Flush cache failed: requests are running.")
+
+
+@pytest.mark.parametrize(
+    ("route", "answers", "says"),
+    [
+        ("/reset_prefix_cache", [MADE], ""),
+        ("/reset_prefix_cache", [BUSY, BUSY, MADE], ""),
+        ("/reset_prefix_cache", [BUSY], r'/reset_prefix_cache answered \{"success": false\}'),
+        ("/flush_cache", [WAITING, FLUSHED], ""),
+        ("/flush_cache", [WAITING], r"/flush_cache answered with HTTP status 400: Flush cache failed"),
+    ],
+)
+def test_a_reset_that_was_not_made_is_asked_for_again(
+    api: Api,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    route: str,
+    answers: list[tuple[int, str]],
+    says: str,
+) -> None:
+    """An engine answers so while it runs somebody's request; a reset that is none must not be waited for to show."""
+    monkeypatch.setattr(openai, "RESET_S", 0.5)
+    monkeypatch.setattr(openai, "RESET_AGAIN_S", 0.01)
+    known = {"GET /v1/models": (200, MODELS), f"OPTIONS {route}": (405, ""), f"POST {route}": answers}
+    driver = ApiDriver(api(Turns(known)), recorder, "s")
+    with pytest.raises(Refused, match=says) if says else nullcontext():
+        driver.reset()
+    assert [sorted(record.detail) for record in recorder.records] == [["refused"] if says else []]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,9 @@ from kvwire.witness import Recorder
 KIND = "openai:"
 RESETS = ("/reset_prefix_cache", "/flush_cache")
 """Routes beside ``/v1`` that reset the whole cache: vLLM's (in its development mode) and SGLang's."""
+RESET_S = 5.0
+"""For how long a reset is asked for again that was not made, because somebody's blocks are in use."""
+RESET_AGAIN_S = 0.1
 ANSWER_S = 30.0
 ANSWER_BYTES = 16 * 1024 * 1024
 VOCABULARY = range(30_000)
@@ -52,7 +55,7 @@ model that is in use knows so few.
 SHOWN = 200
 """How many characters of an answer are shown."""
 REFUSALS = (400, 413, 422)
-"""Statuses that say that a prompt is not run, and not that the server is in trouble."""
+"""Statuses that say that something is not done, and not that the server is in trouble."""
 EXISTS = 405
 """What a server answers to ``OPTIONS`` on a route that takes something else."""
 ABSENT = (404, 405, 501)
@@ -68,6 +71,10 @@ class _Usage(msgspec.Struct, frozen=True):
 
 class _Completion(msgspec.Struct, frozen=True):
     usage: _Usage | None = None
+
+
+class _Reset(msgspec.Struct, frozen=True):
+    success: bool = True
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -270,13 +277,28 @@ class ApiDriver:
     def _clear(self) -> dict[str, Any]:
         if self._reset is None:
             raise Unsupported("reset")
+        end = time.monotonic() + RESET_S
+        while not_made := self._not_made(self._reset):
+            if time.monotonic() >= end:
+                raise Refused(not_made)
+            self._recorder.wait(lambda: False, RESET_AGAIN_S)
+        return {}
+
+    def _not_made(self, url: str) -> str:
+        """Ask for a reset; why it was not made, if so."""
         try:
-            self._server.ask("POST", self._reset)
+            content = self._server.ask("POST", url)
         except _Status as error:
             if error.status in ABSENT:
                 raise Unsupported("reset") from None
+            if error.status in REFUSALS:
+                return str(error)
             raise AdapterError(str(error)) from None
-        return {}
+        try:
+            made = msgspec.json.decode(content, type=_Reset).success
+        except msgspec.MsgspecError:  # SGLang says it in words, and by its status
+            made = True
+        return "" if made else f"{url} answered {content[:SHOWN].decode(errors='replace')}"
 
     # what an API has no words for
 
