@@ -20,6 +20,7 @@ from kvwire.events import Event
 from kvwire.probes import live, replay, reset, restart, stop, workload
 from kvwire.probes.asking import Asker
 from kvwire.probes.catalog import PROBES, plan
+from kvwire.probes.offers import Offers
 from kvwire.probes.session import Limits, Session
 from kvwire.protocol import Accepted, AdapterError, Refused
 from kvwire.statement import Statement, Stream
@@ -137,6 +138,15 @@ def test_prompts_evict_reset_and_come_back(recorder: Recorder) -> None:
         held = held | set(event.hashes) if event.kind == "stored" else held - set(event.hashes)
     # The engine also holds blocks of the multimodal prompt, which it does not announce.
     assert held < {int(value) for value in resident["hashes"]}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_engine_gets_no_token_that_it_does_not_know(seed: int) -> None:
+    offers = Offers(seed, None, 2, 0, vocabulary=range(10, 13))
+    prompts = workload.prompts(offers)
+    known = {*offers.vocabulary, *range(workload.ID_OFFSET, workload.ID_OFFSET + 8)}
+    assert {token for prompt in prompts for token in prompt.tokens if isinstance(token, int)} <= known
+    assert len({tuple(prompt.tokens) for prompt in prompts}) > 5
 
 
 def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recorder) -> None:

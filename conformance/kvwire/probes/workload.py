@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kvwire.probes.offers import VOCABULARY, Event, Offers
+from kvwire.probes.offers import Event, Offers
 from kvwire.probes.session import Probe, Session
 from kvwire.protocol import Refused, Unsupported
 
@@ -39,7 +39,9 @@ def prompts(offers: Offers) -> list[Prompt]:
     prefix = offers.tokens(PREFIX_BLOCKS)
     plain = [prefix + offers.tokens(2, extra) for extra in (0, 0, 1, size - 1)]
     plain += [prefix, prefix[:size], prefix[: size - 1], prefix + offers.tokens(1), plain[0] + offers.tokens(1)]
-    plain.append([*prefix[:-1], (prefix[-1] + 1) % VOCABULARY])  # its last block differs in the last token only
+    known = offers.vocabulary
+    other = known[(known.index(prefix[-1]) + 1) % len(known)]
+    plain.append([*prefix[:-1], other])  # its last block differs in the last token only
     bag = [Prompt(tokens=tokens) for tokens in plain]
     scoped = plain[0]
     salts = [f"tenant-{offers.random.getrandbits(64):016x}" for _ in range(2)]
