@@ -29,12 +29,7 @@ from kvwire.witness import Recorder
 
 QUICK = Limits(handshake_s=2.0, prime_s=2.0, settle_s=1.0, quiet_s=0.15)
 network = pytest.mark.network
-
-
-@pytest.fixture(autouse=True)
-def _sockets_of_killed_peers(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that is killed leaves its private directory behind: in a room that is removed."""
-    monkeypatch.setenv("TMPDIR", str(room))
+pytestmark = pytest.mark.usefixtures("room_of_the_killed")
 
 
 @contextmanager

@@ -8,50 +8,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
+from tests.harness.probing import QUICK, is_whole, marks, session
 
-from kvwire import dialect
-from kvwire.events import Event
 from kvwire.probes import live, replay, reset, restart, stop, workload
 from kvwire.probes.asking import Asker
 from kvwire.probes.catalog import PROBES, plan
-from kvwire.probes.offers import Offers
 from kvwire.probes.session import Limits, Session
-from kvwire.protocol import Accepted, AdapterError, Refused
+from kvwire.protocol import AdapterError
 from kvwire.statement import Statement, Stream
-from kvwire.targets import TraceTarget, parse
 from kvwire.targets.process import AdapterProcess
-from kvwire.timeline import build, split_live
-from kvwire.trace import LIVE, Record, Source
+from kvwire.timeline import build
+from kvwire.trace import LIVE
 from kvwire.witness import Recorder
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.usefixtures("room_of_the_killed")]
 
 Socket = zmq.Socket[bytes]
 OpenSocket = Callable[[int], Socket]
-QUICK = Limits(handshake_s=2.0, prime_s=2.0, listen_s=0.3, settle_s=1.0, quiet_s=0.15, replay_s=0.5, late_s=0.05)
-
-
-@pytest.fixture(autouse=True)
-def _sockets_of_killed_peers(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that is killed leaves its private directory behind: in a room that is removed."""
-    monkeypatch.setenv("TMPDIR", str(room))
-
-
-@contextmanager
-def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[Session]:
-    target = parse(text)
-    assert not isinstance(target, TraceTarget)
-    opened = target.open(recorder)
-    try:
-        yield opened.session(recorder, limits=limits)
-    finally:
-        opened.close()
 
 
 def script(body: str, **peer: str) -> str:
@@ -71,27 +49,9 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def marks(recorder: Recorder, event: str) -> list[dict[str, Any]]:
-    return [r.detail for r in recorder.records if r.source == Source.STIMULUS and r.event == event]
-
-
 def adapter(session: Session) -> AdapterProcess:
     assert isinstance(session.driver, AdapterProcess)
     return session.driver
-
-
-def events(recorder: Recorder, source: Source = Source.LIVE_A) -> list[Event]:
-    found: list[Event] = []
-    for record in recorder.records:
-        if record.source == source and record.frames is not None and (parts := split_live(record.frames)):
-            found += dialect.read(parts[1]).events
-    return found
-
-
-def is_whole(records: list[Record]) -> bool:
-    """Whether every life was heard from its start without a gap."""
-    timeline = build(enumerate(records))
-    return all(not incarnation.gaps and incarnation.origin_known for incarnation in timeline.incarnations)
 
 
 # the reference
@@ -117,119 +77,6 @@ def test_a_whole_run_against_the_reference(recorder: Recorder) -> None:
     assert set(outcomes) == {"marker"}
     assert len(marks(recorder, "replay-behind")) == len(replay.MALFORMED)
     assert [recorder.disconnects("rank-0", source) for source in LIVE] == [2, 2]
-
-
-def test_prompts_evict_reset_and_come_back(recorder: Recorder) -> None:
-    with session(recorder, "reference:?capacity=40&block_size=4") as run:
-        live.PROBE(run)
-        workload.PROMPTS(run)
-    kinds = {event.kind for event in events(recorder)}
-    assert kinds == {"stored", "removed", "cleared"}
-    asked = [r for r in recorder.records if r.event == "cache"]
-    assert {"lora", "salt", "mm"} <= {key for r in asked for key in r.detail}
-    assert any(r.detail["cached_tokens"] for r in asked)
-    assert any(len(r.detail["tokens"]) % 4 for r in asked)
-    hashes = [value for event in events(recorder) if event.kind == "stored" for value in event.hashes]
-    assert len(set(hashes)) < len(hashes)
-    resident = marks(recorder, "resident")[-1]
-    held: set[int] = set()
-    for event in events(recorder):
-        held = set() if event.kind == "cleared" else held
-        held = held | set(event.hashes) if event.kind == "stored" else held - set(event.hashes)
-    # The engine also holds blocks of the multimodal prompt, which it does not announce.
-    assert held < {int(value) for value in resident["hashes"]}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_an_engine_gets_no_token_that_it_does_not_know(seed: int) -> None:
-    offers = Offers(seed, None, 2, 0, vocabulary=range(10, 13))
-    prompts = workload.prompts(offers)
-    known = {*offers.vocabulary, *range(workload.ID_OFFSET, workload.ID_OFFSET + 8)}
-    assert {token for prompt in prompts for token in prompt.tokens if isinstance(token, int)} <= known
-    assert len({tuple(prompt.tokens) for prompt in prompts}) > 5
-
-
-def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recorder) -> None:
-    with session(recorder, "reference:?role=publish&algorithm=v1_block_key&block_size=2") as run:
-        live.PROBE(run)
-        workload.BATCHES(run)
-    offered = [m["batch"] for m in marks(recorder, "publish")]
-    assert len({batch["ts"]["bits"] for batch in offered}) == len(offered)
-    stamps = [float(batch["ts"]["float"]) for batch in offered]
-    assert stamps == sorted(stamps)
-    assert [] in [batch["events"] for batch in offered]
-    assert any(len(batch["events"]) > 1 for batch in offered)
-    assert_sound(offered, block_size=2)
-
-
-def assert_sound(batches: list[Any], block_size: int) -> None:
-    """Nothing is stored twice, parents are resident, removals take leaves first."""
-    resident: set[int] = set()
-    parents: dict[int, str] = {}
-    for batch in batches:
-        for event in batch["events"]:
-            hashes = [int(value) for value in event.get("block_hashes", [])]
-            if event["type"] == "AllBlocksCleared":
-                resident.clear()
-            elif event["type"] == "BlockStored":
-                parent = event["parent_block_hash"]
-                assert parent is None or int(parent) in resident
-                assert not resident & set(hashes)
-                assert len(event["token_ids"]) == block_size * len(hashes)
-                resident |= set(hashes)
-                parents |= dict(zip(hashes, [parent, *map(str, hashes)], strict=False))
-            else:
-                for value in hashes:
-                    assert value in resident
-                    resident.remove(value)
-                    assert str(value) not in {parents[other] for other in resident}
-    assert resident
-
-
-class Picky:
-    """A driver that takes single events without a LoRA, or whatever ``takes`` says."""
-
-    can = frozenset({"start", "publish"})
-
-    def __init__(self, takes: Callable[[list[Any]], bool]) -> None:
-        self.takes = takes
-        self.accepted: list[Any] = []
-        self.refused: list[Any] = []
-
-    def publish(self, batch: Any) -> Accepted:
-        if not self.takes(batch["events"]):
-            self.refused.append(batch)
-            raise Refused("adapter: no")
-        self.accepted.append(batch)
-        return Accepted(accepted=True)
-
-
-def offered_to(driver: Picky, recorder: Recorder) -> Picky:
-    stream = Stream(name="s", endpoint="ipc://nowhere")
-    run = Session(recorder=recorder, streams=[stream], statement=Statement(), driver=driver)  # type: ignore[arg-type]
-    workload.publish(run, 60)
-    return driver
-
-
-def test_what_is_refused_was_not_offered_and_is_not_offered_again(recorder: Recorder) -> None:
-    driver = Picky(lambda events: len(events) == 1 and events[0].get("lora_id") is None)
-    offered_to(driver, recorder)
-    assert_sound(driver.accepted, block_size=16)
-    kinds = {event["type"] for batch in driver.accepted for event in batch["events"]}
-    assert kinds == {"BlockStored", "BlockRemoved", "AllBlocksCleared"}
-    assert sorted(len(batch["events"]) for batch in driver.refused) == [0, 1, 2]
-
-
-def test_a_refused_event_among_others_does_not_keep_them_back(recorder: Recorder) -> None:
-    driver = Picky(lambda events: all(event["type"] != "BlockRemoved" for event in events))
-    offered_to(driver, recorder)
-    assert_sound(driver.accepted, block_size=16)
-    assert {len(batch["events"]) for batch in driver.accepted} == {0, 1, 2}
-
-
-def test_an_adapter_that_refuses_everything_is_trouble(recorder: Recorder) -> None:
-    with pytest.raises(Refused, match="adapter: no"):
-        offered_to(Picky(lambda _: False), recorder)
 
 
 def test_listening_hears_what_another_drives(recorder: Recorder) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.probing import marks
 from tests.peers.runs import LIMITS, judged, spoken
 
 from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER
@@ -27,15 +28,9 @@ from kvwire.targets.process import AdapterProcess
 from kvwire.trace import Source, Trace
 from kvwire.witness import Recorder
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.usefixtures("room_of_the_killed")]
 
 QUICK = msgspec.structs.replace(LIMITS, replay_s=1.0, pause_s=0.2)
-
-
-@pytest.fixture(autouse=True)
-def _sockets_of_killed_peers(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that is killed leaves its private directory behind: in a room that is removed."""
-    monkeypatch.setenv("TMPDIR", str(room))
 
 
 @contextmanager
@@ -49,10 +44,6 @@ def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[S
         yield session
     finally:
         opened.close()
-
-
-def marks(recorder: Recorder, event: str) -> list[dict[str, Any]]:
-    return [r.detail for r in recorder.records if r.source == Source.STIMULUS and r.event == event]
 
 
 def outcomes(recorder: Recorder) -> Counter[tuple[str, str]]:
