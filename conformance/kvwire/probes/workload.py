@@ -29,6 +29,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     salt: str | None = None
     mm: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def scoped(self) -> bool:
+        """Whether it has a reuse scope of its own."""
+        return self.lora is not None or self.salt is not None
+
 
 # prompts
 
@@ -102,10 +107,13 @@ def run_prompts(session: Session) -> None:
     bag = prompts(session.offers)
 
     def work() -> None:
+        calm = False
         for prompt in bag:
-            if prompt.lora is not None or prompt.salt is not None:
-                # So that the stores of other scopes are known to be theirs: they came before this prompt ran.
+            # What is seen later than the next prompt began can be that one's. The first prompt and those in a scope of
+            # their own are what tells scopes apart: it has to be known for whom their blocks are stored.
+            if calm or prompt.scoped:
                 session.settle()
+            calm = prompt.scoped or prompt is bag[0]
             runner.run(prompt)
 
     work()
