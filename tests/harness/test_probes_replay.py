@@ -15,14 +15,17 @@ from typing import Any
 
 import msgspec
 import pytest
+import zmq
 from tests.harness.probing import marks
 from tests.peers.runs import LIMITS, judged, spoken
 
 from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER
 from kvwire.probes import joiner, live, replay_pressure, torrent
+from kvwire.probes.asking import Client, Question
 from kvwire.probes.session import Limits, Session
 from kvwire.protocol import AdapterError
 from kvwire.run import Settings, run
+from kvwire.statement import Stream
 from kvwire.targets import TraceTarget, parse
 from kvwire.targets.process import AdapterProcess
 from kvwire.trace import Source, Trace
@@ -99,6 +102,37 @@ def test_each_answer_on_a_connection_is_told_from_the_next(recorder: Recorder) -
         if mark.get("situation") in ("paused", "beyond") and (numbers := received(recorder, client)):
             assert numbers == sorted(set(numbers))
             assert numbers[0] >= int(mark["start"])
+
+
+END = None
+
+
+@pytest.mark.parametrize(
+    ("oldest", "came", "answers"),
+    [
+        (0, [0, 1, 2, END, 1, 2, END, 2, END], ["0", "1", "2"]),
+        (0, [0, 1, 2, END, 2, END], ["0", "2"]),  # the second request was dropped
+        (2, [2, END, 2, END, 2, END], ["0", "1", "2"]),  # the beginnings of two were evicted
+        (0, [2, END, 2, END, 2, END], ["0", "1", "2"]),  # as the first answer showed
+        (2, [0, 1, 2, END, 2, END, 2, END], ["0", "1", "2"]),  # the first answer was under way before that
+        (0, [0, 1, 1, 2, END, 2, END], ["0", "1", "2"]),  # no end marker
+    ],
+)
+def test_what_is_evicted_is_no_sign_of_another_answer(
+    room: Path, oldest: int, came: list[int | None], answers: list[str]
+) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    client = Client(context, "r", Stream(name="s", endpoint="ipc://nowhere", replay=f"ipc://{room}/nobody"))
+    client.questions += [Question(str(start), start) for start in (0, 1, 2)]
+    told: list[str] = []
+    for number in came:
+        question = client.question_of(number, oldest)
+        question.marked = number is END
+        question.numbers += [] if number is END else [number]
+        told += [question.name] if question.name not in told else []
+    client.close()
+    context.destroy(linger=0)
+    assert told == answers
 
 
 def test_replay_that_is_not_in_order_in_peace_is_not_attacked(recorder: Recorder) -> None:
@@ -194,11 +228,16 @@ def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: 
 CARELESS = Path(__file__).with_name("careless.py")
 
 
-def flooded(text: str) -> Trace:
-    """The trace of a run that asks for more than the pipes take, and reads it as it comes."""
+def traced(text: str, probe: str) -> Trace:
+    """The trace of a run of one probe."""
     target = parse(text)
     assert not isinstance(target, TraceTarget)
-    return run(target, Settings(limits=QUICK, probes=("live", "torrent")))
+    return run(target, Settings(limits=QUICK, probes=("live", probe)))
+
+
+@pytest.mark.parametrize("ring", [455, 457, 459])
+def test_nobody_speaks_of_a_ring_that_begins_to_evict_during_a_pause(ring: int) -> None:
+    assert spoken(judged(traced(f"reference:?ring={ring}", "replay-pressure"))) == frozenset()
 
 
 def test_a_replay_without_care_is_heard_of_in_a_torrent() -> None:
@@ -206,14 +245,14 @@ def test_a_replay_without_care_is_heard_of_in_a_torrent() -> None:
 
     And it gives whole answers, one after the other, which live batches have to wait for.
     """
-    outcome = judged(flooded(f"exec:{shlex.join([sys.executable, str(CARELESS)])}"), "replay")
+    outcome = judged(traced(f"exec:{shlex.join([sys.executable, str(CARELESS)])}", "torrent"), "replay")
     findings = {line.requirement: line.findings[0].seen for line in outcome.outcomes if line.findings}
     assert "are missing" in findings["KVW-REP-008"]
     assert "that were offered" in findings["KVW-REP-011"]
 
 
 def test_nobody_speaks_of_the_reference_in_a_torrent() -> None:
-    trace = flooded("reference:")
+    trace = traced("reference:", "torrent")
     outcome = judged(trace)
     assert spoken(outcome) == frozenset()
     verdicts = {line.requirement: (line.verdict, line.witnesses) for line in outcome.outcomes}

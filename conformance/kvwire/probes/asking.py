@@ -93,17 +93,25 @@ class Client:
         """The last number that came."""
         return next((question.numbers[-1] for question in reversed(self.questions) if question.numbers), None)
 
-    def question_of(self, number: int | None) -> Question:
+    def question_of(self, number: int | None, oldest: int = 0) -> Question:
         """The request that a message answers; ``number`` is that of its batch, None if it holds none.
 
         A connection keeps its order: the next answer begins after an end marker or, where that is missing, at a number
         that does not rise. Where numbers do not follow each other it is the answer to the request that asked for this
-        number, if one did. Numbers follow each other as in ``known``, where they are in it.
+        number, if one did; unless the number can be the ``oldest`` that is retained, at which every answer begins whose
+        beginning was evicted. Numbers follow each other as in ``known``, where they are in it.
         """
         current = self.questions[self._at]
         last = current.numbers[-1] if current.numbers else None
         over = current.marked or (number is not None and last is not None and number <= last)
         later = range(self._at + 1, len(self.questions))
+        if current.start is not None and current.numbers and current.numbers[0] > current.start:
+            oldest = max(oldest, current.numbers[0])
+        if later and over and number is not None:
+            start = self.questions[later[0]].start
+            if start is not None and start < number <= oldest:
+                self._at += 1
+                return self.questions[self._at]
         if later and (over or (number is not None and last is not None and number != self.known.get(last, last + 1))):
             asked = next((at for at in later if number is not None and number == self.questions[at].start), None)
             if asked is not None:
@@ -349,13 +357,19 @@ class Asker:
         client.heard_at = time.monotonic()
         parts = split_replay(frames)
         number = None if parts is None or parts[1] == END_SEQUENCE else number_of(parts[1])
-        question = client.question_of(number)
+        question = client.question_of(number, self._oldest(client.stream))
         self.session.recorder.add(source=question.name, stream=client.stream.name, frames=frames)
         question.messages += 1
         question.marked = question.marked or (parts is not None and parts[1] == END_SEQUENCE)
         if number is not None and parts is not None:
             question.numbers.append(number)
             question.payload_bytes += len(parts[2])
+
+    def _oldest(self, stream: Stream) -> int:
+        """The highest number that can be the oldest of a full ring, by what was heard and is declared."""
+        ring, newest = self.session.statement.ring, self.session.recorder.newest(stream.name)
+        ring = self.session.start.ring or ring
+        return 0 if ring is None or newest is None else max(0, newest + 1 - ring)
 
     def await_read(self, clients: list[Client], start: int) -> None:
         """Send another request behind an unanswered one of each client, and wait for an end marker on each connection.
