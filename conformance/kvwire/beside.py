@@ -45,12 +45,8 @@ def _attacked(header: Header, name: str, start: Mapping[str, Any]) -> Attacked:
         topic=bound.get("topic", ""),
         rank=bound.get("rank", 0),
     )
-    declared = header.statement
-    statement = msgspec.structs.replace(
-        declared,
-        ring=start.get("ring") or declared.ring,
-        queue=start.get("queue") or declared.queue,
-        block_size=start.get("block_size") or declared.block_size,
+    statement = header.statement.started(
+        ring=start.get("ring"), queue=start.get("queue"), block_size=start.get("block_size")
     )
     options = ", ".join(f"{option} {start[option]}" for option in SHOWN if start.get(option) is not None)
     return Attacked(

@@ -95,6 +95,15 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """SHA-256 of the canonical JSON of the statement, hashed into every result."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
+    def started(self, *, ring: int | None, queue: int | None, block_size: int | None) -> Statement:
+        """What is declared, with what a publisher was started with instead of its defaults."""
+        return msgspec.structs.replace(
+            self,
+            ring=ring or self.ring,
+            queue=queue or self.queue,
+            block_size=block_size or self.block_size,
+        )
+
 
 def convert(raw: Any, where: str) -> Statement:
     """The statement of a decoded object.

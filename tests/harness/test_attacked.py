@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.harness import probing
 from tests.harness.streams import Story, cleared, everything, payload, stored
 
 from kvwire import beside, registry
@@ -108,15 +108,8 @@ def test_violations_beyond_the_examples_are_counted() -> None:
 QUICK = Limits(handshake_s=2.0, prime_s=2.0, settle_s=1.0, quiet_s=0.1, replay_s=0.5)
 
 
-@contextmanager
-def session(recorder: Recorder, text: str) -> Iterator[Session]:
-    target = parse(text)
-    assert not isinstance(target, TraceTarget)
-    opened = target.open(recorder)
-    try:
-        yield opened.session(recorder, limits=QUICK)
-    finally:
-        opened.close()
+def session(recorder: Recorder, text: str) -> AbstractContextManager[Session]:
+    return probing.session(recorder, text, QUICK)
 
 
 @pytest.mark.network
@@ -126,6 +119,7 @@ def test_an_instance_has_a_stream_of_its_own(recorder: Recorder) -> None:
             assert own is not None
             name = own.driven.name
             assert (own.driven.topic, own.start.queue) == ("t", 1)
+            assert (own.statement.queue, own.statement.ring) == (1, run.statement.ring)
             assert own.driven.endpoint != run.driven.endpoint
             markers = Markers(own)
             markers.burst([markers.batch() for _ in range(50)])

@@ -6,12 +6,12 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness import probing
 
 from kvwire import registry
 from kvwire.conclusion import conclude
@@ -32,15 +32,8 @@ network = pytest.mark.network
 pytestmark = pytest.mark.usefixtures("room_of_the_killed")
 
 
-@contextmanager
-def session(recorder: Recorder, text: str = "reference:") -> Iterator[Session]:
-    target = parse(text)
-    assert not isinstance(target, TraceTarget)
-    opened = target.open(recorder)
-    try:
-        yield opened.session(recorder, limits=QUICK)
-    finally:
-        opened.close()
+def session(recorder: Recorder, text: str = "reference:") -> AbstractContextManager[Session]:
+    return probing.session(recorder, text, QUICK)
 
 
 def script(*lines: str) -> str:

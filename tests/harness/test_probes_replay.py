@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 import zmq
+from tests.harness import probing
 from tests.harness.probing import marks
 from tests.peers.runs import LIMITS, judged, spoken
 
@@ -38,15 +39,9 @@ QUICK = msgspec.structs.replace(LIMITS, replay_s=1.0, pause_s=0.2)
 
 @contextmanager
 def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[Session]:
-    target = parse(text)
-    assert not isinstance(target, TraceTarget)
-    opened = target.open(recorder)
-    try:
-        session = opened.session(recorder, limits=limits)
-        live.PROBE(session)
-        yield session
-    finally:
-        opened.close()
+    with probing.session(recorder, text, limits) as run:
+        live.PROBE(run)
+        yield run
 
 
 def outcomes(recorder: Recorder) -> Counter[tuple[str, str]]:

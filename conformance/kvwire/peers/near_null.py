@@ -34,7 +34,7 @@ class OneEvent(ZmqPublisher):
         super().__init__(config)
 
     def _encode(self, batch: Batch) -> bytes:
-        stored = [event for event in batch.events if isinstance(event, BlockStored)][:1]
+        stored = tuple(event for event in batch.events if isinstance(event, BlockStored))[:1]
         self._showing = bool(stored) and not self._shown
         self._shown = self._shown or self._showing
         return super()._encode(msgspec.structs.replace(batch, events=stored))
@@ -52,7 +52,7 @@ class Heartbeats(ZmqPublisher):
     """Sends every batch without its events."""
 
     def _encode(self, batch: Batch) -> bytes:
-        return super()._encode(msgspec.structs.replace(batch, events=[]))
+        return super()._encode(msgspec.structs.replace(batch, events=()))
 
 
 class Duplicates(ZmqPublisher):

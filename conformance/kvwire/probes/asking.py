@@ -368,7 +368,6 @@ class Asker:
     def _oldest(self, stream: Stream) -> int:
         """The highest number that can be the oldest of a full ring, by what was heard and is declared."""
         ring, newest = self.session.statement.ring, self.session.recorder.newest(stream.name)
-        ring = self.session.start.ring or ring
         return 0 if ring is None or newest is None else max(0, newest + 1 - ring)
 
     def await_read(self, clients: list[Client], start: int) -> None:

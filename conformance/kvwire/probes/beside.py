@@ -69,7 +69,7 @@ def _listened(session: Session, stack: ExitStack, instance: Instance, options: S
     own = Session(
         recorder=session.recorder,
         streams=(stream,),
-        statement=session.statement,
+        statement=session.statement.started(ring=options.ring, queue=options.queue, block_size=options.block_size),
         driver=instance.driver,
         start=options,
         alive=lambda: instance.driver.alive,

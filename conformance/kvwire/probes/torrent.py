@@ -53,8 +53,8 @@ SILENT_MS = 100
 def fill(session: Session) -> None:
     """Publish so many batches, and hear them."""
     traffic, recorder, stream = Traffic(session), session.recorder, session.driven
-    queue = session.start.queue or session.statement.queue or OFFERED
-    ring = session.start.ring or session.statement.ring or RETAINED
+    queue = session.statement.queue or OFFERED
+    ring = session.statement.ring or RETAINED
     offered = max(1, min(OFFERED, queue // 2))
 
     def heard() -> int:
@@ -97,7 +97,7 @@ def gulp(asker: Asker, client: Client, pause_s: float) -> float:
 def crowd(session: Session, asker: Asker) -> None:
     """Offer live batches at once, in peace and then while as many requests wait as are declared; nobody reads them."""
     traffic, stream, bounds = Traffic(session), session.driven, session.statement.bounds
-    burst = max(1, min(BURST, (session.start.queue or session.statement.queue or BURST) // 2))
+    burst = max(1, min(BURST, (session.statement.queue or BURST) // 2))
     if not any(traffic.awaited("nothing", burst) for _ in range(CALM)):
         return
     clients = [asker.connect(stream, mark=MARKS[0]) for _ in range(max(1, min(CLIENTS, bounds.replay_clients)))]

@@ -103,12 +103,7 @@ class AdapterTarget:
         except StatementError as error:
             raise AdapterError(str(error)) from None
         start = self.start
-        return msgspec.structs.replace(
-            statement,
-            ring=start.ring or statement.ring,
-            queue=start.queue or statement.queue,
-            block_size=start.block_size or statement.block_size,
-        )
+        return statement.started(ring=start.ring, queue=start.queue, block_size=start.block_size)
 
 
 def command(text: str) -> AdapterTarget:
