@@ -16,6 +16,7 @@ from kvwire.check_cli import check, judge_command
 from kvwire.hash_cli import hash_command
 from kvwire.judges import TABLE
 from kvwire.peers_cli import mutants, serve
+from kvwire.selftest_cli import selftest
 from kvwire.spec_cli import spec
 from kvwire.vectors_cli import vectors
 from kvwire.verdict import Exit
@@ -96,6 +97,7 @@ main.add_command(serve)
 main.add_command(mutants)
 main.add_command(spec)
 main.add_command(vectors)
+main.add_command(selftest)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
