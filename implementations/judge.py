@@ -24,7 +24,7 @@ from typing import Any
 import table
 from table import HOME, NAMES, SIGNS, Entry, Summary
 
-from kvwire.verdict import Exit, Verdict
+from kvwire.judges.verdict import Exit, Verdict
 
 RUN_S = 300
 """When a run that does not end is given up."""

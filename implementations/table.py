@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvwire import registry
-from kvwire.registry import AREAS, Requirement
-from kvwire.verdict import Verdict
+from kvwire.judges.verdict import Verdict
+from kvwire.standard import registry
+from kvwire.standard.registry import AREAS, Requirement
 
 HOME = Path(__file__).parent
 README = HOME.parent / "README.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from kvwire.witness import Recorder
+from kvwire.attack.witness import Recorder
 
 OpenSocket = Callable[[int], "zmq.Socket[bytes]"]
 END_S = 5.0
@@ -60,3 +60,10 @@ def recorder() -> Iterator[Recorder]:
     recorder = Recorder()
     yield recorder
     recorder.close()
+
+
+@pytest.fixture
+def room_of_the_killed(room: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A peer that is killed leaves its private directory behind: in a room that is removed."""
+    monkeypatch.setenv("TMPDIR", str(room))
+    return room

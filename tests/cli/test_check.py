@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from kvwire import cli
-from kvwire.verdict import Exit
+from kvwire.judges.verdict import Exit
 
 pytestmark = pytest.mark.network
 
@@ -158,7 +158,7 @@ def test_an_uncaught_exception_is_an_error_and_not_a_verdict(monkeypatch: pytest
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("kvwire.check_cli.run", broken)
+    monkeypatch.setattr("kvwire.cli.check.run", broken)
     assert cli.run(["check"]) == Exit.ERROR
 
 

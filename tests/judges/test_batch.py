@@ -7,10 +7,10 @@ import struct
 from typing import Any
 
 import pytest
-from tests.harness.streams import T0, Story, cleared, pack, payload, stored
+from tests.kit.stories import T0, Story, cleared, pack, payload, stored
 
-from kvwire.statement import Statement
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 

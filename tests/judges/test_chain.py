@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.harness.streams import Event, Story, block, cleared, payload, removed, stored
+from tests.kit.stories import Event, Story, block, cleared, payload, removed, stored
 
-from kvwire.statement import Group, Statement
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Group, Statement
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}

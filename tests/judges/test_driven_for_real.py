@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.streams import END_MARKER, TOPIC, Event, Story, cleared, number_frame, payload, removed, stored
+from tests.kit.stories import END_MARKER, TOPIC, Event, Story, cleared, number_frame, payload, removed, stored
 
-from kvwire.verdict import Verdict
+from kvwire.judges.verdict import Verdict
 
 pytestmark = pytest.mark.network
 

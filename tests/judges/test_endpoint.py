@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.beside import EVENTS, ROOM, Instance
-from tests.harness.streams import Story
+from tests.kit.instances import EVENTS, ROOM, Instance
+from tests.kit.stories import Story
 
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 REPLAY = "tcp://127.0.0.1:25657"

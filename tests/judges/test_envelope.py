@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.harness.streams import TOPIC, Story, cleared, number_frame, payload, stored
+from tests.kit.stories import TOPIC, Story, cleared, number_frame, payload, stored
 
-from kvwire.verdict import Reason, Verdict
-from kvwire.wire import LIMITS
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.wire.msgpack import LIMITS
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 

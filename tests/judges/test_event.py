@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.harness.streams import T0, TOPIC, Event, Story, block, cleared, number_frame, pack, payload, removed, stored
+from tests.kit.stories import T0, TOPIC, Event, Story, block, cleared, number_frame, pack, payload, removed, stored
 
-from kvwire.statement import Statement
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 DIGEST = "ab" * 32

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.harness.beside import Instance
-from tests.harness.streams import Story
+from tests.kit.instances import Instance
+from tests.kit.stories import Story
 
-from kvwire.statement import Statement
-from kvwire.trace import Source
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
+from kvwire.trace.records import Source
 
 
 def seen_at(endpoint: str, event: str = "HANDSHAKE_SUCCEEDED", **shown: Any) -> Story:

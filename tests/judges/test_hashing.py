@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.harness.hashed import (
+from tests.kit.hashed import (
     Blocks,
     cached,
     chain,
@@ -18,14 +18,14 @@ from tests.harness.hashed import (
     verdict,
     wired,
 )
-from tests.harness.streams import Event, Story, removed
+from tests.kit.stories import Event, Story, removed
 
-from kvwire import registry
-from kvwire.functions import NO_SCOPE, TRUE, Function, Scope
+from kvwire.hashes.functions import NO_SCOPE, TRUE, Function, Scope
+from kvwire.hashes.mistakes import BY_NAME
 from kvwire.judges.area import table
 from kvwire.judges.hashing import Hashing
-from kvwire.mistakes import BY_NAME
-from kvwire.statement import Statement
+from kvwire.standard import registry
+from kvwire.standard.statement import Statement
 
 SALTED = Scope(salt="tenant-a")
 ADAPTED = Scope(lora=7)

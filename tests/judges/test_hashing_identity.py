@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.harness.hashed import Blocks, cached, chain, event, hashing, judged, signed, story, text
-from tests.harness.streams import Event, Story, removed
+from tests.kit.hashed import Blocks, cached, chain, event, hashing, judged, signed, story, text
+from tests.kit.stories import Event, Story, removed
 
-from kvwire.functions import NO_SCOPE, Scope
-from kvwire.statement import Statement
+from kvwire.hashes.functions import NO_SCOPE, Scope
+from kvwire.standard.statement import Statement
 
 SALTED = Scope(salt="tenant-a")
 ADAPTED = Scope(lora=7)

@@ -6,10 +6,10 @@ import random
 from collections import deque
 
 import pytest
-from tests.harness.streams import END_MARKER, Event, Story, block, cleared, payload, removed, stored
+from tests.kit.stories import END_MARKER, Event, Story, block, cleared, payload, removed, stored
 
-from kvwire.statement import Statement
-from kvwire.timeline import DISCONNECTED
+from kvwire.history.timeline import DISCONNECTED
+from kvwire.standard.statement import Statement
 
 SEEDS = range(50)
 WITNESSES = "ab"

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.harness.streams import END_MARKER, Event, Story, block, cleared, payload, removed, stored
+from tests.kit.stories import END_MARKER, Event, Story, block, cleared, payload, removed, stored
 
-from kvwire.statement import Group, Statement
+from kvwire.standard.statement import Group, Statement
 from kvwire_reference.hashing import signed, v1_block_hash
 
 WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}

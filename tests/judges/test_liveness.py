@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.streams import Story, stored
+from tests.kit.stories import Story, stored
 
-from kvwire.projection import batch_projection
-from kvwire.statement import Bounds, Statement
-from kvwire.verdict import Verdict
+from kvwire.judges.verdict import Verdict
+from kvwire.standard.statement import Bounds, Statement
+from kvwire.wire.projection import batch_projection
 
 PASS, WARN, FAIL, OPEN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.INCONCLUSIVE
 

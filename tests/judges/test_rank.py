@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from tests.harness.beside import Instance
-from tests.harness.streams import Event, Story, everything, number_frame, payload, stored
+from tests.kit.instances import Instance
+from tests.kit.stories import Event, Story, everything, number_frame, payload, stored
 
-from kvwire import registry
-from kvwire.judging import Judged, judge_stream
-from kvwire.trace import Record, Source, StreamInfo, Trace
-from kvwire.verdict import Outcome, Verdict
+from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.judges.verdict import Outcome, Verdict
+from kvwire.standard import registry
+from kvwire.trace.records import Record, Source, StreamInfo, Trace
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 SIZE = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.harness.streams import (
+from tests.kit.stories import (
     END_MARKER,
     TOPIC,
     Story,
@@ -16,9 +16,9 @@ from tests.harness.streams import (
     stored,
 )
 
-from kvwire.statement import Statement
-from kvwire.timeline import END_SEQUENCE
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
+from kvwire.wire.framing import END_SEQUENCE
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 FUTURE = 2**32

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.streams import Event, Story, block, cleared, removed, stored
+from tests.kit.stories import Event, Story, block, cleared, removed, stored
 
-from kvwire.statement import Statement
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 COUNTED = Statement(residency="counted")

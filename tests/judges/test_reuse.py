@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.harness.streams import Event, Story, block, cleared, removed
+from tests.kit.stories import Event, Story, block, cleared, removed
 
-from kvwire.events import TWO_64
-from kvwire.statement import Statement
-from kvwire.verdict import Verdict
+from kvwire.judges.verdict import Verdict
+from kvwire.standard.statement import Statement
+from kvwire.wire.events import TWO_64
 
 PASS, WARN, FAIL, OPEN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.INCONCLUSIVE
 SIZE = 4

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.streams import Story, foreign, stored
+from tests.kit.stories import Story, foreign, stored
 
-from kvwire.statement import Statement
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
 
 PASS, WARN, OPEN = Verdict.PASS, Verdict.WARN, Verdict.INCONCLUSIVE
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.streams import T0, Story, cleared, payload, removed, stored
+from tests.kit.stories import T0, Story, cleared, payload, removed, stored
 
-from kvwire.statement import Bounds, Statement
-from kvwire.verdict import Verdict
+from kvwire.judges.verdict import Verdict
+from kvwire.standard.statement import Bounds, Statement
 
 PASS, OPEN = Verdict.PASS, Verdict.INCONCLUSIVE
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from tests.harness.streams import END_MARKER, Story
+from tests.kit.stories import END_MARKER, Story
 
-from kvwire.statement import Bounds, Statement
-from kvwire.verdict import Reason, Verdict
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Bounds, Statement
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 MIB = 2**20

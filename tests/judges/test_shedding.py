@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.streams import Event, Story, payload, stored
+from tests.kit.stories import Event, Story, payload, stored
 
-from kvwire.projection import batch_projection
-from kvwire.statement import Statement
-from kvwire.verdict import Verdict
+from kvwire.judges.verdict import Verdict
+from kvwire.standard.statement import Statement
+from kvwire.wire.projection import batch_projection
 
 PASS, FAIL, OPEN, NOT_APPLICABLE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.harness.beside import Instance
-from tests.harness.streams import Story, stored
+from tests.kit.instances import Instance
+from tests.kit.stories import Story, stored
 
-from kvwire.verdict import Verdict
+from kvwire.judges.verdict import Verdict
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 BATCHES = 5

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.needs import needs_program
+from tests.kit.needs import needs_program
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0
@@ -47,7 +47,7 @@ class Installed(NamedTuple):
 
     def folders(self) -> tuple[Path, Path]:
         """The folders from which it imports kvwire and takes the standard."""
-        asked = "import kvwire.resources as r; print(r.__file__); print(r.spec())"
+        asked = "import kvwire.standard.resources as r; print(r.__file__); print(r.spec())"
         module, spec = run(self.python, "-c", asked, cwd=Path("/")).splitlines()
         return Path(module).parent, Path(spec)
 

@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
-from tests.peers.runs import at_levels, dumped, judged, recorded, replayed, spoken
+from tests.kit.runs import at_levels, dumped, judged, recorded, replayed, spoken
 
-from kvwire import registry
+from kvwire.conclusion.result import Trouble
 from kvwire.judges import TABLE
-from kvwire.matrix import Cell, Row, amiss, at_last, cells, signatures
 from kvwire.peers.mutants import LEVELS, MUTANTS
-from kvwire.result import Trouble
-from kvwire.trace import ControlLevel
-from kvwire.vectors import session_records, sessions
-from kvwire.vectors.session_plans import PREFIX, plans
+from kvwire.selftest.matrix import Cell, Row, amiss, at_last, cells, signatures
+from kvwire.standard import registry
+from kvwire.standard.registry import ControlLevel
+from kvwire.vectors import sessions
+from kvwire_generators.sessions import records
+from kvwire_generators.sessions.plans import PREFIX, plans
 
 SAME_SIGNATURE: dict[tuple[str, ...], str] = {}
 """Sentences that the same mutants break at the same levels, and why they are two sentences all the same."""
@@ -30,7 +31,7 @@ PLANS = {name: plan for name in MUTANTS if not (plan := plans()[f"{PREFIX}{name}
 @pytest.mark.parametrize("name", PLANS)
 def test_a_small_run_hears_a_mutant_for_what_it_breaks_and_for_nothing_else(name: str) -> None:
     """What is broken speaks, whatever speaks is expected, and nothing of it is lost in a trace."""
-    (session,) = session_records.record(f"{PREFIX}{name}", PLANS[name]).tests
+    (session,) = records.record(f"{PREFIX}{name}", PLANS[name]).tests
     recording = sessions.trace_of(session)
     assert MUTANTS[name].primary in spoken(judged(recording))
     assert dumped(replayed(recording)) == dumped(recording)

@@ -6,11 +6,11 @@ import sys
 
 import msgspec
 import pytest
-from tests.peers.runs import LIMITS, at_levels, dumped, judged, recorded, replayed, spoken
+from tests.kit.runs import LIMITS, at_levels, dumped, judged, recorded, replayed, spoken
 
-from kvwire.probes.session import Mode
-from kvwire.result import Result
-from kvwire.verdict import Exit, Verdict
+from kvwire.attack.probes.kit.session import Mode
+from kvwire.conclusion.result import Result
+from kvwire.judges.verdict import Exit, Verdict
 
 pytestmark = pytest.mark.network
 

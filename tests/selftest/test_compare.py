@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kvwire import resources
 from kvwire.selftest.compare import CompareError, Comparison, compare, compared, corpus, told
+from kvwire.standard import resources
 
 LINES = (
     {"kind": "run", "target": "t"},

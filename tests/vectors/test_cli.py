@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from kvwire import resources
+from kvwire.cli.vectors import vectors
+from kvwire.standard import resources
 from kvwire.vectors import access, asking, filtering, manifest
 from kvwire.vectors.asking import Question, grade
-from kvwire.vectors_cli import vectors
 
 FILTERS = str(Path(__file__).with_name("filters.py"))
 V1 = ("--only", "hash/v1_block_key", "--skip", "invalid")
@@ -273,10 +273,10 @@ def test_export_spares_what_is_not_a_copy(tmp_path: Path) -> None:
 
 
 def test_build_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from kvwire import standard
-    from kvwire.vectors import build
+    from kvwire.standard import drift
+    from kvwire_generators import build
 
-    monkeypatch.setattr(standard, "checkout", lambda: tmp_path)  # from a wheel there is none
+    monkeypatch.setattr(drift, "checkout", lambda: tmp_path)  # from a wheel there is none
     monkeypatch.setattr(build, "check", lambda _: ["hash/salt_id.json:9: salt-id-known: the generator gives …"])
     result = run("build", "--check")
     assert result.exit_code == 1
@@ -288,9 +288,9 @@ def test_build_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_build_needs_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvwire import standard
+    from kvwire.standard import drift
 
-    monkeypatch.setattr(standard, "checkout", lambda: None)
+    monkeypatch.setattr(drift, "checkout", lambda: None)
     result = run("build")
     assert result.exit_code == 2
     assert "its vectors read-only" in result.stderr

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kvwire import registry, resources, schemas, vectors
+from kvwire import vectors
+from kvwire.standard import registry, resources, schemas
 from kvwire.vectors import access, manifest
 from kvwire.vectors.manifest import DamageError
 from kvwire.vectors.model import FILE_TYPES, Listed

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.needs import needs_program
+from tests.kit.needs import needs_program
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 VERIFIERS = VECTORS / "verifiers"

@@ -8,15 +8,15 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from kvwire.dialect import read_slowly
-from kvwire.events import Event, Flaw
-from kvwire.instances import Records
-from kvwire.registry import Registry
-from kvwire.statement import Statement
-from kvwire.timeline import Batch, Gap, Incarnation, Timeline
-from kvwire.trace import Header, Record, StreamInfo
-from kvwire.verdict import Finding, Tally, Where
-from kvwire.wire import walk
+from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline
+from kvwire.judges.verdict import Finding, Tally, Where
+from kvwire.standard.registry import Registry
+from kvwire.standard.statement import Statement
+from kvwire.trace.instances import Records
+from kvwire.trace.records import Header, Record, StreamInfo
+from kvwire.wire.dialect import read_slowly
+from kvwire.wire.events import Event, Flaw
+from kvwire.wire.msgpack import walk
 
 ABSURD = 2**48
 """A number that no counter reaches (nine years at a million batches a second): its bytes stand in another order."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvwire.events import Flaw
+from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, at_batch, at_element, judge
-from kvwire.timeline import Batch, Gap, Incarnation
+from kvwire.wire.events import Flaw
 
 MILLISECONDS = 10**11
 """Seconds since the epoch stay below this until the year 5138; milliseconds passed it in 1973."""

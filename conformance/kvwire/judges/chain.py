@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from kvwire.events import FULL_KINDS, Event
+from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, at_batch, judge
-from kvwire.ledger import Key, Ledger, State
-from kvwire.stimuli import Prompt, prompts
-from kvwire.timeline import Batch, Gap, Incarnation
-from kvwire.trace import Record
+from kvwire.trace.records import Record
+from kvwire.trace.stimuli import Prompt, prompts
+from kvwire.wire.events import FULL_KINDS, Event
 
 Blocks = set[tuple[int | bytes, ...]]
 """Tokens of blocks."""

@@ -6,11 +6,12 @@ from collections import defaultdict
 
 import msgspec
 
-from kvwire.exchanges import SEND_MARK, SYSTEM_BUFFER, UNTOLD, Exchange, Exchanges, Hole, Sent, holes
+from kvwire.history.exchanges import UNTOLD, Exchange, Exchanges, Hole, Sent, holes
+from kvwire.history.timeline import Answer
 from kvwire.judges.area import ABSURD, Area, Context, at_record, judge
-from kvwire.timeline import Answer
-from kvwire.trace import Record, Source
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.records import Record, Source
+from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
 
 
 class _Resumed(msgspec.Struct, frozen=True):

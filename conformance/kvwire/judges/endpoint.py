@@ -1,6 +1,6 @@
 """Endpoints: what a publisher binds, what it refuses, and how it says so (spec/endpoint.md).
 
-What a `start` had to lead to follows from its arguments alone (``kvwire.refusals``); what it led to stands in the
+What a `start` had to lead to follows from its arguments alone (``endpoint_rules``); what it led to stands in the
 records of the instance. A refusal of the adapter's own is no evidence about the publisher.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvwire.instances import Begun, Records, begun
 from kvwire.judges.area import Area, Context, judge
-from kvwire.refusals import Fault, connectable, faults, of_rank, split
-from kvwire.refusals import names as names_it
-from kvwire.trace import LIVE, Record, Source
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.instances import Begun, Records, begun
+from kvwire.trace.records import LIVE, Record, Source
+from kvwire.wire.endpoint_rules import Fault, connectable, faults, of_rank, split
+from kvwire.wire.endpoint_rules import names as names_it
 
 REFUSALS = tuple(f"KVW-END-{number:03}" for number in range(4, 12))
 

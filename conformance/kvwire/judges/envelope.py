@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kvwire.fastpath import read_quickly
 from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_record, judge
-from kvwire.trace import Record
-from kvwire.verdict import Where
-from kvwire.wire import LimitError, WireError, walk
+from kvwire.judges.verdict import Where
+from kvwire.trace.records import Record
+from kvwire.wire.fastpath import read_quickly
+from kvwire.wire.msgpack import LimitError, WireError, walk
 
 
 class Envelope(Area):

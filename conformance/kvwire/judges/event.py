@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kvwire.events import Event, Flaw
+from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, at_batch, judge, located
-from kvwire.stimuli import succeeded
-from kvwire.timeline import Batch, Gap, Incarnation
-from kvwire.trace import Record
+from kvwire.trace.records import Record
+from kvwire.trace.stimuli import succeeded
+from kvwire.wire.events import Event, Flaw
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
 SHORT_SALT = 6

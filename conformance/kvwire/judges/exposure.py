@@ -5,11 +5,11 @@ The harness has no credentials: whatever it gets a handshake from asks for none.
 
 from __future__ import annotations
 
-from kvwire.instances import Records, begun
 from kvwire.judges.area import Area, Context, judge
-from kvwire.refusals import WILDCARDS, is_loopback, split
-from kvwire.trace import Record, Source
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.instances import Records, begun
+from kvwire.trace.records import Record, Source
+from kvwire.wire.endpoint_rules import WILDCARDS, is_loopback, split
 
 DEFAULT = "default"
 """Marks the place of the default endpoint: declared, and not bound in this run."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvwire.events import Event
-from kvwire.functions import BARE, LABELS, OPAQUE, named
-from kvwire.identity import Identity, Sight
+from kvwire.cache.identity import Identity, Sight
+from kvwire.cache.parity import Example, Examples, Match, Parity
+from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
+from kvwire.hashes.mistakes import BY_NAME, difference
+from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
-from kvwire.mistakes import BY_NAME, difference
-from kvwire.parity import Example, Examples, Match, Parity
-from kvwire.stimuli import prompts
-from kvwire.timeline import Batch, Gap, Incarnation
-from kvwire.trace import Record
-from kvwire.verdict import EXAMPLES, Where
-from kvwire.wire import Kind, walk
+from kvwire.judges.verdict import EXAMPLES, Where
+from kvwire.trace.records import Record
+from kvwire.trace.stimuli import prompts
+from kvwire.wire.events import Event
+from kvwire.wire.msgpack import Kind, walk
 
 KEY_LABEL = "v2_sha256"
 """The label of the full key in interfaces that are asked for events; no label of this wire."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kvwire.instances import Records
 from kvwire.judges.area import Area, Context, judge
-from kvwire.stimuli import succeeded
-from kvwire.strains import Strain, strains
-from kvwire.timeline import split_live
-from kvwire.trace import Record, Source
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.attempts import Strain, strains
+from kvwire.trace.instances import Records
+from kvwire.trace.records import Record, Source
+from kvwire.trace.stimuli import succeeded
+from kvwire.wire.framing import split_live
 
 ATTEMPTS = 3
 """How often the call has to be too long in one situation."""

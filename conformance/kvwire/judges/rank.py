@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from kvwire import timeline as timelines
-from kvwire.events import Event, Flaw
-from kvwire.instances import Records, begun, fell_silent
+from kvwire.history import timeline as timelines
+from kvwire.history.timeline import Batch
 from kvwire.judges.area import Area, Context, at_batch, at_element, judge
-from kvwire.stimuli import succeeded
-from kvwire.timeline import Batch, split_live
-from kvwire.trace import Record
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.instances import Records, begun, fell_silent
+from kvwire.trace.records import Record
+from kvwire.trace.stimuli import succeeded
+from kvwire.wire.events import Event, Flaw
+from kvwire.wire.framing import split_live
 
 FEW = 3
 """Fewer batches of a stream tell nothing of its counter."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from kvwire.exchanges import Exchange, Exchanges, Item
+from kvwire.history.exchanges import Exchange, Exchanges, Item
+from kvwire.history.timeline import Answer, Live
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_record, judge
-from kvwire.timeline import END_SEQUENCE, Answer, Live, number_of
-from kvwire.trace import Record
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.records import Record
+from kvwire.wire.framing import END_SEQUENCE, number_of
 
 OTHER_COUNT = "frames"
 """Kinds of malformed requests begin with what is wrong: ``frames-…``, ``delimiter-…`` or ``start-…``."""

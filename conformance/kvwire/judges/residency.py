@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 
-from kvwire.events import TWO_64, Event
-from kvwire.heard import Agenda, Counted, Heard, Place
+from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.history.progress import Agenda, Counted, Heard, Place
+from kvwire.history.segments import REPLACING
+from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, at_batch, judge
-from kvwire.ledger import Key, Ledger, State
-from kvwire.runs import REPLACING
-from kvwire.stimuli import succeeded
-from kvwire.timeline import Batch, Gap, Incarnation
-from kvwire.trace import Record, Source
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.records import Record, Source
+from kvwire.trace.stimuli import succeeded
+from kvwire.wire.events import TWO_64, Event
 
 
 class _Reset:

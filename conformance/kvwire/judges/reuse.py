@@ -10,16 +10,16 @@ import functools
 
 import msgspec
 
-from kvwire.events import TWO_64, Event
-from kvwire.heard import Agenda, Counted, Heard, Place
+from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.cache.prefixes import Prefixes
+from kvwire.history.progress import Agenda, Counted, Heard, Place
+from kvwire.history.segments import REPLACING
+from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, judge
-from kvwire.ledger import Key, Ledger, State
-from kvwire.prefixes import Prefixes
-from kvwire.runs import REPLACING
-from kvwire.stimuli import Prompt, prompts, succeeded
-from kvwire.timeline import Batch, Gap, Incarnation
-from kvwire.trace import Record, Source
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.records import Record, Source
+from kvwire.trace.stimuli import Prompt, prompts, succeeded
+from kvwire.wire.events import TWO_64, Event
 
 Scope = tuple[int | None, str | None]
 

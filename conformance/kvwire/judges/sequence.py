@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 
-from kvwire.events import Event
+from kvwire.history.offered import Anchor, Offered, Parts
+from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_batch, judge
-from kvwire.offered import Anchor, Offered, Parts
-from kvwire.stimuli import OFFERING, Offer, offers, succeeded
-from kvwire.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
-from kvwire.trace import Record
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.records import Record
+from kvwire.trace.stimuli import OFFERING, Offer, offers, succeeded
+from kvwire.wire.events import Event
 
 DISTURBING = frozenset({"cache", "reset", "start", "stop"})
 """Stimuli that may cause batches which were not offered, or after which numbers begin anew."""

@@ -7,10 +7,10 @@ from collections import Counter
 
 import msgspec
 
-from kvwire.exchanges import UNTOLD, Exchange, Exchanges
+from kvwire.history.exchanges import UNTOLD, Exchange, Exchanges
 from kvwire.judges.area import Area, Context, judge
-from kvwire.trace import Record, Source
-from kvwire.verdict import Where
+from kvwire.judges.verdict import Where
+from kvwire.trace.records import Record, Source
 
 FLOOR = 16 * 2**20
 """Bytes by which the memory of a process may grow for reasons of its own."""

@@ -1,4 +1,4 @@
-"""The adapter of the reference, and of everything made from it: one loop over standard input (``kvwire.protocol``).
+"""The adapter of the reference, and of everything made from it: one loop over standard input.
 
 Engine and publisher come from factories, so that a mutant is a subclass and a line. In the role ``cache`` the adapter
 runs prompts through the engine, which decides all there is to decide; a batch that is offered beside it goes straight
@@ -22,8 +22,8 @@ from typing import IO, Any, Literal
 import msgspec
 import zmq
 
-from kvwire.projection import plain_event, read_float
-from kvwire.protocol import PROTOCOL, VERBS, Refused, Start, Unsupported
+from kvwire.standard.protocol import PROTOCOL, VERBS, Refused, Start, Unsupported
+from kvwire.wire.projection import plain_event, read_float
 from kvwire_reference.cache import CacheConfig, CacheEngine, MmItem
 from kvwire_reference.endpoints import IPC_PATH_MAX, EndpointError
 from kvwire_reference.hashing import ALGORITHMS, Token

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from kvwire.peers.adapter import Adapter, Peer, chosen, options
-from kvwire.protocol import Refused
+from kvwire.standard.protocol import Refused
 
 MODEL = "kvwire-reference"
 LORAS = tuple(f"lora-{number}" for number in (7, 2**40 + 7))

@@ -8,9 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kvwire import result
-from kvwire.result import Result
-from kvwire.verdict import Finding, Verdict
+from kvwire.conclusion import result
+from kvwire.conclusion.result import Result
+from kvwire.judges.verdict import Finding, Verdict
 
 STYLES = {
     Verdict.PASS: "green",

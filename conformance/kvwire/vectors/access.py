@@ -6,8 +6,8 @@ import functools
 
 import msgspec
 
-from kvwire import resources
-from kvwire.registry import UnknownNameError
+from kvwire.standard import resources
+from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import manifest
 from kvwire.vectors.model import FILE_TYPES, AnyFile, Manifest
 

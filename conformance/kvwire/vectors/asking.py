@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kvwire.vectors.hash_mistakes import rounded
+from kvwire.vectors.inputs import rounded
 from kvwire.vectors.model import AnyFile, HashInput, Run, WireInput
 
 Grade = Literal["passed", "failed", "unsupported"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from kvwire.registry import UnknownNameError
+from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import identities, manifest
 from kvwire.vectors.layout import write_manifest
 from kvwire.vectors.manifest import EDITION_FILE, DamageError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 import msgspec
 
@@ -60,3 +61,8 @@ def read(given: HashInput) -> Chain:
         lora=_number(given.lora_id),
         salt=_number(given.salt_id),
     )
+
+
+def rounded(value: int) -> int:
+    """An integer that went through floating point and was printed again: its shortest decimal of 53 bits."""
+    return int(Decimal(repr(float(value))))

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from kvwire.trace import ControlLevel
+from kvwire.standard.registry import ControlLevel
 
 Result = Literal["valid", "invalid", "acceptable"]
 Layer = Literal["frame", "msgpack", "schema", "semantics"]

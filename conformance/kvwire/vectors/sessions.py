@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
-from kvwire import registry, trace
-from kvwire.conclusion import conclude
-from kvwire.result import Result
-from kvwire.trace import Trace, TraceError
+from kvwire.conclusion.conclude import conclude
+from kvwire.conclusion.result import Result
+from kvwire.judges.verdict import Verdict
+from kvwire.standard import registry
+from kvwire.trace import files as trace_files
+from kvwire.trace.records import Trace, TraceError
 from kvwire.vectors.layout import line
 from kvwire.vectors.model import (
     EDITION,
@@ -29,7 +31,6 @@ from kvwire.vectors.model import (
     SessionTrace,
     Test,
 )
-from kvwire.verdict import Verdict
 
 KIND = "session"
 NOTES: dict[str, Note] = {
@@ -76,7 +77,7 @@ def trace_of(session: Session) -> Trace:
     given = session.input
     lines = (line(part).encode() for part in (given.trace.header, *given.trace.records, given.trace.end))
     try:
-        found = trace.parse(lines)
+        found = trace_files.parse(lines)
     except TraceError as error:
         raise SessionError(f"{session.id}: {error}") from None
     if (found.header.level, found.header.profile) != (given.level, given.profile):
@@ -104,7 +105,7 @@ def make(
     name: str, title: str, comment: str, flags: Iterable[str], requirements: Iterable[str], recording: Trace
 ) -> SessionFile:
     """The file of one session."""
-    header, *records, end = (msgspec.json.decode(text) for text in trace.lines(recording))
+    header, *records, end = (msgspec.json.decode(text) for text in trace_files.lines(recording))
     session = Session(
         id=f"{KIND}-{name}",
         comment=comment,

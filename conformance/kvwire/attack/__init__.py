@@ -1,0 +1,1 @@
+"""What reaches, drives and listens to a publisher, and judges nothing."""

@@ -1,0 +1,95 @@
+"""Losses inside the publisher: a queue that is too small, batches that come to grief, a subscriber that is asleep."""
+
+from __future__ import annotations
+
+import zmq
+
+from kvwire.attack.probes.kit.attacked import attacked
+from kvwire.attack.probes.kit.publish_latency import strain, unread
+from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.attack.probes.kit.tagged_batches import TAIL_S, Markers, tail
+from kvwire.standard.protocol import Refused, Start, Unsupported
+
+QUEUE = 4
+BURST = 200
+"""Batches that are offered at once: many more than the queue holds, so that it is full most of the time."""
+MARK = 16
+"""Messages that wait for a subscriber that reads nothing, where the publisher can be told."""
+LARGE_BLOCKS = 128
+LARGE = 80
+"""Batches for such a subscriber, and their blocks: some 600 KB, more than its mark and what a system buffers."""
+FAULTS = ("encode", "send")
+STARTS = (Start(queue=QUEUE, hwm=MARK), Start(queue=QUEUE), Start(hwm=MARK), Start())
+"""What an instance is started with: the first that it takes."""
+
+
+def overflow(session: Session, markers: Markers) -> bool:
+    """Many more batches at once than the queue holds."""
+
+    def act() -> bool:
+        markers.one()
+        markers.burst([markers.batch() for _ in range(BURST)])
+        return tail(session, markers)
+
+    return strain(session, markers, "full queue", act)
+
+
+def grief(session: Session, markers: Markers) -> bool:
+    """A batch that cannot be encoded, and one that cannot be sent, among others."""
+    driver = session.driver
+    assert driver is not None
+    for kind in FAULTS:
+        markers.one()
+        try:
+            driver.fault(kind)
+        except (Refused, Unsupported):
+            continue
+        markers.one()
+        if not tail(session, markers):
+            return False
+    return True
+
+
+def asleep(session: Session, markers: Markers) -> bool:
+    """Large batches while one subscriber reads nothing; the other has to get every one."""
+    stream = session.driven
+
+    def act() -> bool:
+        for _ in range(LARGE):
+            if session.left() <= 0:
+                break
+            markers.one(LARGE_BLOCKS // markers.events)
+        return tail(session, markers)
+
+    with unread(session, zmq.SUB, stream.endpoint if stream.mode == "connect" else None) as connected:
+        return strain(session, markers, "a subscriber that does not read", act) if connected else True
+
+
+def attack(session: Session) -> None:
+    """All of it, then what the publisher retained of it."""
+    markers = Markers(session)
+    for step in (overflow, grief, asleep):
+        if session.left() <= 0 or not step(session, markers):
+            break
+    session.stats()
+    stream = session.driven
+    if stream.replay is not None:
+        with Asker(session) as asker:
+            asker.ask(stream, 0)
+
+
+def run(session: Session) -> None:
+    """On another instance, with a small queue where it takes one."""
+    with attacked(session, "gaps", *STARTS) as own:
+        if own is not None:
+            attack(own)
+
+
+PROBE = Probe(
+    name="gaps",
+    run=run,
+    needs=frozenset({"fresh", "publish"}),
+    must_survive=("KVW-SEQ-009",),
+    bounds=f"{BURST} batches at once for a queue of {QUEUE}; the last batch of each step is awaited for {TAIL_S:g} s",
+)

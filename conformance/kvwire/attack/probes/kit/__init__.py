@@ -1,0 +1,1 @@
+"""What probes are made of."""

@@ -1,0 +1,62 @@
+"""A replay client in a process of its own, to be killed in the middle of an answer.
+
+``python -m kvwire.attack.probes.kit.killed_client ENDPOINT`` asks for everything, several times over, reads nothing,
+says on its standard output when the first message is there, and waits until it is killed or its standard input ends.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import zmq
+
+from kvwire.attack.probes.kit.replay_client import start_frame
+from kvwire.attack.witness_process import Socket, prepare
+from kvwire.standard.statement import Stream
+
+REQUESTS = 8
+READY = b"ready\n"
+READY_S = 10
+"""How long it may take from the start of the process to its first message; then it ends by itself."""
+END_S = 2.0
+
+
+def kill_one(stream: Stream) -> bool:
+    """Start one, and kill it when it is being answered; False when it never was, and ended by itself."""
+    assert stream.replay is not None
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__, stream.replay],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        process_group=0,  # out of reach of the terminal's interrupt: it is ended here
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        return child.stdout.readline() == READY
+    finally:
+        child.kill()
+        child.wait(END_S)
+        child.stdin.close()
+        child.stdout.close()
+
+
+def main() -> None:
+    """Run as the child."""
+    context: zmq.Context[Socket] = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    prepare(socket, sys.argv[1])
+    socket.set(zmq.RCVHWM, 1)
+    socket.connect(sys.argv[1])
+    for _ in range(REQUESTS):
+        socket.send_multipart((b"", start_frame(0)))
+    if socket.poll(1000 * READY_S):
+        sys.stdout.buffer.write(READY)
+        sys.stdout.buffer.flush()
+        sys.stdin.buffer.read()
+    context.destroy(linger=0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Starting and stopping instances of a publisher, and recording what that shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from kvwire.attack.probes.kit.sandbox import Ground, can_bind, family_of, is_answered, is_free, who_can_come
+from kvwire.attack.probes.kit.session import Instance, Session
+from kvwire.attack.probes.kit.subscribers import Door, Ears
+from kvwire.standard.protocol import Bound, Refused, Start
+from kvwire.trace.records import Source
+from kvwire.wire.endpoint_rules import Asked, asked, connectable, faults, of_rank, split
+
+GRACE_S = 1.0
+"""What a stop gets on top of its declared bound before we stop looking: this machine may be busy."""
+POLL_S = 0.01
+
+
+def doors(wish: Asked, bound: Bound) -> tuple[Door, ...]:
+    """Where clients look for a publisher: where it should be by what was asked, and where it says that it is.
+
+    A publisher that dials has no door for subscribers.
+    """
+    sockets = (("SUB", wish.endpoint, bound.endpoint), ("DEALER", wish.replay, bound.replay))
+    found: dict[Door, None] = {}
+    for socket, wanted, reported in sockets:
+        if reported is None or (socket == "SUB" and bound.mode == "bind"):
+            continue
+        places = [reported] if wanted is None else [of_rank(wanted, wish.rank), reported]
+        for place in filter(None, map(connectable, places)):
+            if split(place)[0] != "inproc":
+                found[Door(place, "SUB" if socket == "SUB" else "DEALER")] = None
+    return tuple(found)
+
+
+def served(bound: Bound) -> tuple[str, ...]:
+    """The endpoints that a publisher says it has bound, as clients reach them."""
+    reported = (None if bound.mode == "bind" else bound.endpoint, bound.replay)
+    places = (connectable(endpoint) for endpoint in reported if endpoint is not None)
+    return tuple(place for place in places if place is not None and split(place)[0] != "inproc")
+
+
+class Visits:
+    """Starts and stops instances of one run; what lies in the private directory of ``ground`` is watched."""
+
+    def __init__(self, session: Session, ground: Ground, ears: Ears) -> None:
+        self.session = session
+        self.ground = ground
+        self.ears = ears
+        self.held = False
+        """Whether something was still bound after the bound: one wait for that is enough."""
+
+    def begin(self, instance: Instance, start: Start) -> Bound | None:
+        """Start an instance, and look whether it is where it should be; None when it was refused.
+
+        Raises:
+            AdapterError: as the driver does.
+        """
+        wish = asked(msgspec.to_builtins(start))
+        self.ground.forget()
+        try:
+            bound = instance.driver.start(start)
+        except Refused:
+            self._look(instance, wish)
+            if wish.endpoints and not faults(wish) and not wish.undecided:
+                ours = [of_rank(endpoint, wish.rank) for endpoint in wish.endpoints]
+                self.session.mark("ports", instance.name, free=all(map(_could_bind, ours)))
+            return None
+        self._look(instance, wish)
+        if not faults(wish):
+            self.ears.reach(instance.name, doors(wish, bound))
+            for place in served(bound):
+                self.see(instance.name, place)
+        return bound
+
+    def _look(self, instance: Instance, wish: Asked) -> None:
+        if any(str(self.ground.directory) in endpoint for endpoint in wish.endpoints):
+            self.session.mark("looked", instance.name, changed=self.ground.touched)
+
+    def see(self, stream: str, endpoint: str) -> None:
+        """Record who can come to an endpoint."""
+        self.session.recorder.add(source=Source.HARNESS, stream=stream, event="place", detail=who_can_come(endpoint))
+
+    def end(self, instance: Instance, bound: Bound) -> None:
+        """Stop an instance and wait until what it had bound is free.
+
+        Raises:
+            AdapterError: as the driver does.
+        """
+        began = time.monotonic()
+        instance.driver.stop()
+        if not self.held:
+            self.held = not freed(self.session, instance.name, served(bound), began)
+
+
+def freed(session: Session, stream: str, endpoints: Iterable[str], began: float) -> bool:
+    """Wait until endpoints can be bound anew, or for the declared bound and some more, and record which it was.
+
+    A port that nobody listens at and that cannot be bound is somebody else's by now: ``taken``.
+    """
+    bound = session.statement.bounds.stop_s + GRACE_S
+    outcomes: set[str] = set()
+    for endpoint in endpoints:
+        free = session.wait(lambda: is_free(endpoint), max(0.0, began + bound - time.monotonic()))  # noqa: B023
+        outcome = "free" if free else "held" if is_answered(endpoint) else "taken"
+        after = round(time.monotonic() - began, 3)
+        session.mark("freed", stream, endpoint=endpoint, outcome=outcome, after_s=after, bound_s=bound)
+        outcomes.add(outcome)
+    return "held" not in outcomes
+
+
+def _could_bind(endpoint: str) -> bool:
+    scheme, _, port = split(endpoint)
+    return scheme != "tcp" or can_bind(int(port), family_of(endpoint))

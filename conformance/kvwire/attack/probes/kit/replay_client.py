@@ -1,0 +1,398 @@
+"""Replay clients of ours: connections, the requests on them, and what comes back for each (spec/replay.md)."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+import zmq
+
+from kvwire.attack.probes.kit.session import Session
+from kvwire.attack.witness_process import DISCONNECTED, HANDSHAKE_SUCCEEDED, RCVHWM, Monitor, Socket, prepare
+from kvwire.standard.statement import Stream
+from kvwire.trace.records import Source
+from kvwire.trace.stimuli import WELL_FORMED
+from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
+
+BURST = 256
+POLL_MS = 10
+REST = 6
+"""How often the rest of an answer that ended too early is asked for."""
+IMPATIENT_S = 1.0
+"""How long an answer may stay silent once another one of the stream was silent for ``replay_s``."""
+RCVBUF = 4096
+"""What the system buffers for a client that pauses, in bytes: little, so that its pause is felt. Tcp heeds it."""
+
+
+def start_frame(start: int) -> bytes:
+    """A start as it stands in a request."""
+    return start.to_bytes(8, "big")
+
+
+class Question:
+    """One request, and what came back for it. ``name`` is the source of its answer's records."""
+
+    def __init__(self, name: str, start: int | None) -> None:
+        self.name = name
+        self.start = start
+        self.numbers: list[int] = []
+        self.messages = 0
+        self.payload_bytes = 0
+        self.marked = False
+        self.outcome: str | None = None
+
+    @property
+    def holes(self) -> list[int]:
+        """The first missing number of each hole between two numbers of the answer."""
+        return [before + 1 for before, after in itertools.pairwise(self.numbers) if after > before + 1]
+
+
+class Client:
+    """One connection. It reads unless told not to; ``mark`` is its receive high-water mark in messages."""
+
+    def __init__(
+        self, context: zmq.Context[Socket], name: str, stream: Stream, *, mark: int = RCVHWM, kind: int = zmq.DEALER
+    ) -> None:
+        assert stream.replay is not None
+        self.name = name
+        self.stream = stream
+        self.mark = mark
+        self.delimited = kind != zmq.REQ
+        """Whether the delimiter is ours to send and to read; REQ keeps it to itself."""
+        self.socket: Socket = context.socket(kind)
+        prepare(self.socket, stream.replay)
+        if mark != RCVHWM:
+            self.socket.set(zmq.RCVHWM, mark)
+            self.socket.set(zmq.RCVBUF, RCVBUF)
+        self.monitor = Monitor(self.socket)
+        self.socket.connect(stream.replay)
+        self.questions: list[Question] = []
+        self.reading = True
+        self.known: dict[int, int] = {}
+        """What follows each number, as another answer showed: a publisher may have holes of its own."""
+        self.reached = False
+        self.lost = False
+        self.bound_s = 0.0
+        self.heard_at = time.monotonic()
+        self._at = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether every request has its outcome."""
+        return all(question.outcome is not None for question in self.questions)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the last request has its end marker."""
+        return bool(self.questions) and self.questions[-1].marked
+
+    @property
+    def last(self) -> int | None:
+        """The last number that came."""
+        return next((question.numbers[-1] for question in reversed(self.questions) if question.numbers), None)
+
+    def question_of(self, number: int | None, oldest: int = 0) -> Question:
+        """The request that a message answers; ``number`` is that of its batch, None if it holds none.
+
+        A connection keeps its order: the next answer begins after an end marker or, where that is missing, at a number
+        that does not rise. Where numbers do not follow each other it is the answer to the request that asked for this
+        number, if one did; unless the number can be the ``oldest`` that is retained, at which every answer begins whose
+        beginning was evicted. Numbers follow each other as in ``known``, where they are in it.
+        """
+        current = self.questions[self._at]
+        last = current.numbers[-1] if current.numbers else None
+        over = current.marked or (number is not None and last is not None and number <= last)
+        later = range(self._at + 1, len(self.questions))
+        if current.start is not None and current.numbers and current.numbers[0] > current.start:
+            oldest = max(oldest, current.numbers[0])
+        if later and over and number is not None:
+            start = self.questions[later[0]].start
+            if start is not None and start < number <= oldest:
+                self._at += 1
+                return self.questions[self._at]
+        if later and (over or (number is not None and last is not None and number != self.known.get(last, last + 1))):
+            asked = next((at for at in later if number is not None and number == self.questions[at].start), None)
+            if asked is not None:
+                self._at = asked
+            elif over:
+                self._at += 1
+        return self.questions[self._at]
+
+    def overtaken(self, question: Question) -> bool:
+        """Whether a later request has been answered."""
+        return question in self.questions[: self._at]
+
+    def close(self) -> None:
+        """Vanish."""
+        self.monitor.close()
+        self.socket.close(0)
+
+
+class Asker:
+    """Sends requests and records what comes back. A client stays open for a while after its answer.
+
+    Thus a second end marker, or a late answer to a malformed request, is heard too.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.keep = max(1, session.statement.bounds.replay_clients // 2)
+        self._context: zmq.Context[Socket] = zmq.Context()
+        self._open: list[Client] = []
+        self.silent = False
+        """Whether an answer was silent for the whole bound: the next ones get less."""
+        self.unreached = False
+        """The same of handshakes."""
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self._open:
+            client.close()
+        self._context.destroy(linger=0)
+
+    # asking
+
+    def ask(self, stream: Stream, start: int, **detail: object) -> Question:
+        """Send a well-formed request and await its answer; what it leaves out is asked for again, at once.
+
+        What another answer holds was retained when this one left it out: a hole, or the rest after an early marker.
+        What an answer leaves out that was asked to begin with it was not retained.
+        """
+        first = rest = self._ask(stream, start, detail)
+        for number in self._left_out(stream, first):
+            self._ask(stream, number, {**detail, "again": True})
+        for _ in range(REST):
+            newest = self.session.recorder.newest(stream.name)
+            if rest.outcome != "marker" or not rest.numbers or newest is None or rest.numbers[-1] >= newest:
+                break
+            rest = self._ask(stream, rest.numbers[-1] + 1, {**detail, "again": True})
+        return first
+
+    def _left_out(self, stream: Stream, question: Question) -> list[int]:
+        """The first number of each hole of an answer, of a few; what a witness heard, if anything, comes first."""
+        if not question.holes:
+            return []
+        heard = self.heard(stream, question.numbers[0])
+        return [first for first in question.holes if first in heard][:REST] or question.holes[:1]
+
+    def heard(self, stream: Stream, first: int) -> set[int]:
+        """The numbers from a first one on that a witness has heard live since one was last connected."""
+        found: set[int] = set()
+        for record in reversed(self.session.recorder.records):
+            if record.stream != stream.name:
+                continue
+            if record.event == DISCONNECTED:
+                break
+            if record.is_live and record.frames and (parts := split_live(record.frames)) and parts[0] >= first:
+                found.add(parts[0])
+        return found
+
+    def _ask(self, stream: Stream, start: int, detail: dict[str, object]) -> Question:
+        client = self.connect(stream)
+        question = self.request(client, start, **detail)
+        self.await_answers([client])
+        return question
+
+    def connect(self, stream: Stream, *, mark: int = RCVHWM, kind: int = zmq.DEALER) -> Client:
+        """A new connection, once its handshake is there or ``handshake_s`` is over."""
+        session = self.session
+        client = Client(self._context, session.next_client(), stream, mark=mark, kind=kind)
+        self._open.append(client)
+        bound = session.limits.handshake_s
+        client.reached = session.wait(
+            lambda: self._reached(client), min(bound, IMPATIENT_S) if self.unreached else bound
+        )
+        self.unreached = self.unreached or not client.reached
+        session.recorder.pump()  # what was heard live by now stands before the request
+        return client
+
+    def request(self, client: Client, start: int, **detail: object) -> Question:
+        """Send a well-formed request."""
+        return self.send(client, WELL_FORMED, (b"", start_frame(start)), start=start, **detail)
+
+    def send(
+        self, client: Client, kind: str, frames: Sequence[bytes], *, start: int | None = None, **detail: object
+    ) -> Question:
+        """Send a request over a connection; without a handshake its outcome is ``unreachable``."""
+        first = not client.questions
+        question = Question(client.name if first else self.session.next_client(), start)
+        client.questions.append(question)
+        if not first:
+            detail["connection"] = client.name
+        if client.mark != RCVHWM:
+            detail["rcvhwm"] = client.mark
+        if start is not None:
+            detail["start"] = str(start)
+        if not client.reached and self.session.left() <= 0:
+            question.outcome = "over"
+            return question
+        if not client.reached and "situation" not in detail:
+            of, bound = [client.name], self.session.limits.handshake_s
+            endpoint = client.stream.replay
+            self.session.mark("unreachable", client.stream.name, endpoint=endpoint, of=of, bound_s=bound)
+            question.outcome = "unreachable"
+            return question
+        hexes = [frame.hex() for frame in frames]
+        self.session.mark("replay-request", client.stream.name, client=question.name, kind=kind, frames=hexes, **detail)
+        if client.reached:
+            client.socket.send_multipart(frames if client.delimited else frames[1:], zmq.DONTWAIT)
+        else:
+            self._done(client, question, "unreachable")
+        client.heard_at = time.monotonic()
+        return question
+
+    def _reached(self, client: Client) -> bool:
+        self._hear_monitor(client)
+        return self.session.recorder.handshakes(client.stream.name, client.name) > 0
+
+    def _hear_monitor(self, client: Client) -> None:
+        for event in client.monitor.drain():
+            if event == DISCONNECTED:
+                client.lost = True
+                continue
+            of = {"of": client.name}
+            self.session.recorder.add(source=Source.MONITOR, stream=client.stream.name, event=event, detail=of)
+            client.lost = client.lost and event != HANDSHAKE_SUCCEEDED
+
+    # awaiting
+
+    def await_answers(self, clients: Iterable[Client], bound_s: float | None = None) -> None:
+        """Hear every open client until these ones' answers are over, and record how each ended.
+
+        An answer is over when nothing came on its connection for ``bound_s``, by default ``replay_s``.
+        """
+        bound = self.session.limits.replay_s if bound_s is None else bound_s
+        bound = min(bound, IMPATIENT_S) if self.silent else bound
+        waiting = list(clients)
+        for client in waiting:
+            client.bound_s = bound
+            client.heard_at = time.monotonic()
+        while waiting := [client for client in waiting if not self._settle(client)]:
+            self.listen(POLL_MS)
+
+    def _settle(self, client: Client) -> bool:
+        """Record what is over on a connection; return whether all of it is."""
+        for question in client.questions:
+            if question.outcome is None and (outcome := self._over(client, question)) is not None:
+                self.silent = self.silent or outcome == "timeout"
+                self._done(client, question, outcome)
+        return client.over
+
+    def _over(self, client: Client, question: Question) -> str | None:
+        if question.marked:
+            return "marker"
+        if question.messages >= self.session.limits.replay_messages:
+            return "count"
+        if not client.delimited and question.messages:
+            return "first"
+        if client.overtaken(question):
+            return "overtaken"
+        if client.lost:
+            return "disconnected"
+        if self.session.left() <= 0:
+            return "over"
+        return "timeout" if time.monotonic() - client.heard_at >= client.bound_s else None
+
+    def vanish(self, clients: Iterable[Client]) -> None:
+        """Close connections, whatever is under way on them."""
+        for client in clients:
+            self._open.remove(client)
+            client.close()
+            for question in client.questions:
+                if question.outcome is None:
+                    self._done(client, question, "vanished")
+
+    def _done(self, client: Client, question: Question, outcome: str) -> None:
+        """Record the end of a request, and let the oldest clients go."""
+        question.outcome = outcome
+        self.session.mark(
+            "replay-done",
+            client.stream.name,
+            client=question.name,
+            outcome=outcome,
+            after_s=client.bound_s,
+            messages=question.messages,
+        )
+        over = [client for client in self._open if client.over and client.questions]
+        while len(self._open) > self.keep and over:
+            oldest = over.pop(0)
+            self._open.remove(oldest)
+            oldest.close()
+
+    # hearing
+
+    def listen(self, timeout_ms: int) -> None:
+        """Wait for a message on any client that reads, record what is there, and keep the witnesses moving."""
+        reading = [client for client in self._open if client.reading]
+        poller = zmq.Poller()
+        for client in reading:
+            poller.register(client.socket, zmq.POLLIN)
+        if reading:
+            poller.poll(timeout_ms)
+        for client in reading:
+            self._take(client)
+            self._hear_monitor(client)
+        self.session.recorder.pump(0 if reading else timeout_ms / 1000)
+
+    def _take(self, client: Client) -> None:
+        for _ in range(BURST):
+            try:
+                frames = tuple(client.socket.recv_multipart(zmq.DONTWAIT))
+            except zmq.ZMQError as error:
+                if error.errno in (zmq.EAGAIN, zmq.EFSM):  # a REQ that has its answer reads no more
+                    return
+                raise
+            if not client.delimited:
+                frames = (b"", *frames)
+            self.take_in(client, frames)
+
+    def take_in(self, client: Client, frames: tuple[bytes, ...]) -> None:
+        """Record a message that a client received."""
+        client.heard_at = time.monotonic()
+        parts = split_replay(frames)
+        number = None if parts is None or parts[1] == END_SEQUENCE else number_of(parts[1])
+        question = client.question_of(number, self._oldest(client.stream))
+        self.session.recorder.add(source=question.name, stream=client.stream.name, frames=frames)
+        question.messages += 1
+        question.marked = question.marked or (parts is not None and parts[1] == END_SEQUENCE)
+        if number is not None and parts is not None:
+            question.numbers.append(number)
+            question.payload_bytes += len(parts[2])
+
+    def _oldest(self, stream: Stream) -> int:
+        """The highest number that can be the oldest of a full ring, by what was heard and is declared."""
+        ring, newest = self.session.statement.ring, self.session.recorder.newest(stream.name)
+        return 0 if ring is None or newest is None else max(0, newest + 1 - ring)
+
+    def await_read(self, clients: list[Client], start: int) -> None:
+        """Send another request behind an unanswered one of each client, and wait for an end marker on each connection.
+
+        A connection keeps its order: an end marker shows that the first request was read, and that its answer, if it
+        has one, is here. A publisher that serves a request now and then may take its time for that.
+        """
+        for client in clients:
+            first = client.questions[0]
+            self.session.mark("replay-behind", client.stream.name, client=first.name, start=str(start))
+            client.socket.send_multipart((b"", start_frame(start)), zmq.DONTWAIT)
+        bound = IMPATIENT_S if self.silent else self.session.limits.replay_s
+        end = time.monotonic() + bound
+        while not all(client.questions[0].marked or client.lost for client in clients) and time.monotonic() < end:
+            if self.session.left() <= 0:
+                break
+            self.listen(POLL_MS)
+        self.linger()
+        for client in clients:
+            client.bound_s = bound
+            self._done(client, client.questions[0], "marker" if client.questions[0].marked else "timeout")
+
+    def linger(self) -> None:
+        """Hear what comes late, for ``late_s``."""
+        end = time.monotonic() + self.session.limits.late_s
+        while (left := end - time.monotonic()) > 0:
+            self.listen(max(1, int(left * 1000)))

@@ -1,0 +1,169 @@
+"""Clients of ours at other instances of a publisher, in this process: those that subscribe and those that only knock.
+
+Two subscribers in one process lose the same messages, so one is enough here; what needs a second witness is not asked
+of other instances.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+import zmq
+
+from kvwire.attack.probes.kit.session import Session
+from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
+from kvwire.trace.records import Source
+
+BURST = 256
+IMPATIENT_S = 1.0
+"""How long a handshake may take once one took longer than ``handshake_s``."""
+KINDS = {"SUB": zmq.SUB, "DEALER": zmq.DEALER}
+
+
+class Door(NamedTuple):
+    """An endpoint to knock at, and with which socket."""
+
+    endpoint: str
+    socket: Literal["SUB", "DEALER"]
+
+
+class Ears:
+    """The context of such clients, closed at the end with all of them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.context: zmq.Context[Socket] = zmq.Context()
+        self.bound_s = session.limits.handshake_s
+        self._ears: list[Ear] = []
+
+    def __enter__(self) -> Ears:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for ear in self._ears:
+            ear.close()
+        self.context.destroy(linger=0)
+
+    def listen(self, instance: str, endpoint: str, mode: str = "connect") -> Ear:
+        """Subscribe to an instance, or bind where it dials."""
+        ear = Ear(self, instance, endpoint, mode)
+        self._ears.append(ear)
+        return ear
+
+    def reach(self, instance: str, doors: Iterable[Door]) -> bool:
+        """Knock at every door, wait for the handshakes and record them; whether all came about.
+
+        The bound is short once one did not.
+        """
+        knocking = {door: _Knock(self.context, door) for door in doors}
+        try:
+            bound, self.bound_s = self.bound_s, IMPATIENT_S
+            end = time.monotonic() + bound
+            waiting = set(knocking)
+            poller = zmq.Poller()
+            for knock in knocking.values():
+                poller.register(knock.monitor.socket, zmq.POLLIN)
+            while waiting and (left := end - time.monotonic()) > 0 and self.session.left() > 0:
+                poller.poll(max(1, int(left * 1000)))
+                waiting -= {door for door in waiting if HANDSHAKE_SUCCEEDED in knocking[door].monitor.drain()}
+        finally:
+            for knock in knocking.values():
+                knock.close()
+        if not waiting:
+            self.bound_s = bound
+        for door in knocking:
+            outcome = "none" if door in waiting else "handshake"
+            self.session.mark("reach", instance, **door._asdict(), outcome=outcome, bound_s=bound)
+        return not waiting
+
+
+class _Knock:
+    """A socket that connects and says nothing."""
+
+    def __init__(self, context: zmq.Context[Socket], door: Door) -> None:
+        self.socket: Socket = context.socket(KINDS[door.socket])
+        prepare(self.socket, door.endpoint)
+        self.monitor = Monitor(self.socket)
+        self.socket.connect(door.endpoint)
+
+    def close(self) -> None:
+        self.monitor.close()
+        self.socket.close(0)
+
+
+class Ear:
+    """A subscriber at one instance; what it takes is recorded as what a live witness saw."""
+
+    def __init__(self, ears: Ears, instance: str, endpoint: str, mode: str) -> None:
+        self.instance = instance
+        self.recorder = ears.session.recorder
+        self.socket: Socket = ears.context.socket(zmq.SUB)
+        prepare(self.socket, endpoint)
+        self.socket.subscribe(b"")
+        self.monitor = Monitor(self.socket)
+        self._open = True
+        if mode == "bind":
+            self.socket.bind(endpoint)
+        else:
+            self.socket.connect(endpoint)
+
+    @property
+    def seen(self) -> int:
+        """Messages so far."""
+        return self.recorder.live_count(self.instance, Source.LIVE_A)
+
+    @property
+    def gone(self) -> bool:
+        """Whether every connection has ended, as far as it was taken."""
+        return self.monitor.disconnects >= self.monitor.handshakes
+
+    def take(self) -> None:
+        """Record what is there, events of the connection first."""
+        self._events()
+        for _ in range(BURST):
+            try:
+                frames = tuple(self.socket.recv_multipart(zmq.DONTWAIT))
+            except zmq.Again:
+                return
+            self._events()
+            self.recorder.add(
+                source=Source.LIVE_A,
+                stream=self.instance,
+                frames=frames,
+                connection=self.monitor.handshakes,
+            )
+
+    def quiet(self, session: Session, quiet_s: float) -> None:
+        """Take until nothing came for a while."""
+        before, since = -1, time.monotonic()
+
+        def over() -> bool:
+            nonlocal before, since
+            self.take()
+            if self.seen != before:
+                before, since = self.seen, time.monotonic()
+            return time.monotonic() - since >= quiet_s
+
+        session.wait(over, session.limits.settle_s)
+
+    def _events(self) -> None:
+        for event in self.monitor.drain():
+            self.recorder.add(
+                source=Source.MONITOR,
+                stream=self.instance,
+                event=event,
+                detail={"of": Source.LIVE_A.value},
+                connection=self.monitor.handshakes,
+            )
+
+    def close(self) -> None:
+        """Leave."""
+        if self._open:
+            self._open = False
+            self.monitor.close()
+            self.socket.close(0)

@@ -1,0 +1,98 @@
+"""A small cache that is filled, hit, split, evicted and reset: the stream's word against what the engine reuses."""
+
+from __future__ import annotations
+
+from kvwire.attack.probes.kit.attacked import attacked
+from kvwire.attack.probes.kit.drained_prompts import Touching
+from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.standard.protocol import Start
+
+CAPACITY = 32
+"""Blocks in the cache, where the engine takes a number."""
+PROMPT = 4
+"""Blocks of a prompt; a whole number of them, so that the last block is hit too."""
+FILLING = 8
+ROUNDS = 3
+
+
+def shared(touching: Touching, prompt: list[int]) -> None:
+    """The same prompt again, and others that share its beginning: nothing of it has to go."""
+    offers = touching.session.offers
+    size = offers.block_size
+    half = prompt[: PROMPT // 2 * size]
+    for tokens in (prompt, prompt, half + offers.tokens(2), prompt, prompt + offers.tokens(1, size // 2), prompt):
+        touching.touch(tokens)
+    touching.ask()
+
+
+def repeated(touching: Touching) -> None:
+    """One block's tokens again and again: each of these blocks is another one."""
+    pattern = touching.session.offers.tokens(1)
+    for _ in range(2):
+        touching.touch(pattern * PROMPT)
+
+
+def evicted(touching: Touching, prompt: list[int]) -> None:
+    """Others until nothing of the prompt is left, now and then the prompt; then it comes back."""
+    offers = touching.session.offers
+    kept = offers.tokens(PROMPT)
+    before = prompt
+    for at in range(ROUNDS):
+        filling = offers.tokens(FILLING, at)
+        for tokens in (filling, kept, before):
+            touching.touch(tokens)
+        before = filling
+    touching.ask()
+    for _ in range(CAPACITY // FILLING):
+        touching.touch(offers.tokens(FILLING))
+    touching.ask()
+    for tokens in (prompt, prompt, kept, kept):
+        touching.touch(tokens)
+    touching.ask()
+
+
+def reset(touching: Touching, prompt: list[int]) -> None:
+    """A reset between prompts that nobody waits for, and what is left after it."""
+    offers = touching.session.offers
+    if touching.over or "reset" not in touching.driver.can:
+        return
+    for _ in range(ROUNDS):
+        touching.driver.cache(offers.tokens(PROMPT))
+        touching.driver.reset()
+        touching.driver.cache(prompt)
+    touching.drain()
+    touching.ask()
+    for _ in range(2):
+        touching.touch(prompt)
+    touching.ask()
+
+
+def attack(session: Session) -> None:
+    """All of it."""
+    touching = Touching(session)
+    touching.begin()
+    prompt = session.offers.tokens(PROMPT)
+    shared(touching, prompt)
+    repeated(touching)
+    evicted(touching, prompt)
+    reset(touching, prompt)
+    touching.end()
+
+
+def run(session: Session) -> None:
+    """On another instance, with a small cache where it takes one; on the only one where no other can be started."""
+    if "fresh" not in session.can:
+        attack(session)
+        return
+    with attacked(session, "residency", Start(capacity=CAPACITY), Start()) as own:
+        if own is not None:
+            attack(own)
+
+
+PROBE = Probe(
+    name="residency",
+    run=run,
+    needs=frozenset({"cache"}),
+    must_survive=("KVW-RES-003",),
+    bounds=f"prompts for a cache of {CAPACITY} blocks; each prompt's effects are awaited for settle_s",
+)

@@ -1,0 +1,42 @@
+"""A new life of the publisher on the same endpoints, with the subscribers kept open."""
+
+from __future__ import annotations
+
+from kvwire.attack.probes.kit.readiness import handshakes, prime
+from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.attack.probes.workload import some
+
+
+def run(session: Session) -> None:
+    """Restart, wait for the witnesses to be back, work a little, and ask for everything from 0."""
+    driver = session.driver
+    assert driver is not None
+    recorder = session.recorder
+    session.settle()
+    before: dict[tuple[str, str], int] = {
+        (stream.name, source): recorder.handshakes(stream.name, source)
+        for stream in session.streams
+        for source in recorder.witnesses(stream.name)
+    }
+    driver.restart()
+    session.offers.forget()
+    if not handshakes(session, before):
+        return
+    prime(session)
+    some(session)
+    session.settle()
+    for stream in session.streams:
+        if stream.replay is not None:
+            with Asker(session) as asker:
+                asker.ask(stream, 0)
+                asker.linger()
+
+
+PROBE = Probe(
+    name="restart",
+    run=run,
+    needs=frozenset({"restart"}),
+    must_survive=("KVW-SEQ-007",),
+    bounds="handshakes within handshake_s, both witnesses primed within prime_s, replay as in the replay probe",
+)

@@ -1,0 +1,388 @@
+"""An engine that is driven by its own API: ``--drive openai:URL`` beside a target that is listened to.
+
+Prompts go to ``URL/completions`` as token ids and ask for one token. Only the host of that URL is spoken to: no proxy,
+no redirection. What the engine can do is seen, not assumed: the routes that reset a cache are asked for with
+``OPTIONS``, which does nothing; salts are sent where the description that the server gives of itself
+(``/openapi.json``) has a ``cache_salt``; a LoRA adapter is the model ``lora-ID`` among those that it lists; how
+many tokens a block has, unless it is declared, is what its stream says. What its vocabulary is nobody says: see
+``VOCABULARY``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kvwire.attack.targets.block_sizes import block_size
+from kvwire.attack.targets.listening import ListenTarget
+from kvwire.attack.targets.target import Opened, Target, TargetError
+from kvwire.attack.witness import Recorder
+from kvwire.standard.protocol import (
+    Accepted,
+    AdapterError,
+    Bound,
+    Burst,
+    Cached,
+    Hello,
+    Refused,
+    Resident,
+    Start,
+    Stats,
+    Unsupported,
+)
+from kvwire.trace.records import Source
+
+KIND = "openai:"
+RESETS = ("/reset_prefix_cache", "/flush_cache")
+"""Routes beside ``/v1`` that reset the whole cache: vLLM's (in its development mode) and SGLang's."""
+RESET_S = 5.0
+"""For how long a reset is asked for again that was not made, because somebody's blocks are in use."""
+RESET_AGAIN_S = 0.1
+ANSWER_S = 30.0
+ANSWER_BYTES = 16 * 1024 * 1024
+VOCABULARY = range(30_000)
+"""Token ids of prompts. An engine without a tokenizer checks no id, and dies of one that its model does not know; no
+model that is in use knows so few.
+"""
+SHOWN = 200
+"""How many characters of an answer are shown."""
+REFUSALS = (400, 413, 422)
+"""Statuses that say that something is not done, and not that the server is in trouble."""
+EXISTS = 405
+"""What a server answers to ``OPTIONS`` on a route that takes something else."""
+ABSENT = (404, 405, 501)
+
+
+class _Details(msgspec.Struct, frozen=True):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens_details: _Details | None = None
+
+
+class _Completion(msgspec.Struct, frozen=True):
+    usage: _Usage | None = None
+
+
+class _Reset(msgspec.Struct, frozen=True):
+    success: bool = True
+
+
+class _Model(msgspec.Struct, frozen=True):
+    id: str
+    parent: str | None = None
+
+
+class _Models(msgspec.Struct, frozen=True):
+    data: list[_Model]
+
+
+class _Schemas(msgspec.Struct, frozen=True):
+    schemas: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+
+
+class _Description(msgspec.Struct, frozen=True):
+    components: _Schemas = _Schemas()
+
+
+class _Status(Exception):
+    """An answer whose status is not 200."""
+
+    def __init__(self, status: int, url: str, text: str) -> None:
+        super().__init__(f"{url} answered with HTTP status {status}" + (f": {text}" if text else ""))
+        self.status = status
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """The user named one host."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow nothing."""
+
+
+class Server:
+    """The server at a URL such as ``http://127.0.0.1:8000/v1``, asked over HTTP by the standard library."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self.root = self.url.removesuffix("/v1")
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirection).open
+
+    def ask(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """The body of the answer.
+
+        Raises:
+            _Status: when its status is not 200.
+            AdapterError: when there is no answer, or a longer one than is read.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - http or https: see ``drive``
+        try:
+            with self._open(request, timeout=ANSWER_S) as answer:
+                content: bytes = answer.read(ANSWER_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read(SHOWN).decode(errors="replace").strip()
+            raise _Status(error.code, url, text) from None
+        except (OSError, http.client.HTTPException) as error:
+            why = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise AdapterError(f"{method} {url}: no answer: {why or type(why).__name__}") from None
+        if len(content) > ANSWER_BYTES:
+            raise AdapterError(f"{method} {url}: the answer has more than {ANSWER_BYTES} bytes")
+        return content
+
+    def models(self) -> list[_Model]:
+        """What it serves; the first is the engine's own."""
+        url = f"{self.url}/models"
+        try:
+            found = msgspec.json.decode(self.ask("GET", url), type=_Models).data
+        except _Status as error:
+            raise AdapterError(
+                f"{error}; is it the base of an OpenAI-compatible API, as http://HOST:PORT/v1?"
+            ) from None
+        except msgspec.MsgspecError as error:
+            raise AdapterError(f"{url}: not a list of models: {error}") from None
+        if not found:
+            raise AdapterError(f"{url}: it lists no model")
+        return found
+
+    def reset_route(self) -> str | None:
+        """The URL that resets its cache, or None."""
+        return next((url for url in map(self.root.__add__, RESETS) if self._has(url)), None)
+
+    def _has(self, url: str) -> bool:
+        try:
+            self.ask("OPTIONS", url)
+        except _Status as error:
+            return error.status == EXISTS
+        return True
+
+    def takes_salt(self) -> bool:
+        """Whether it says that a completion may have a ``cache_salt``."""
+        try:
+            content = self.ask("GET", f"{self.root}/openapi.json")
+            schemas = msgspec.json.decode(content, type=_Description).components.schemas
+        except (_Status, msgspec.MsgspecError):
+            return False
+        return any(
+            name.endswith("CompletionRequest")
+            and not name.endswith("ChatCompletionRequest")
+            and "cache_salt" in schema.get("properties", {})
+            for name, schema in schemas.items()
+        )
+
+
+class ApiDriver:
+    """Drives an engine by its API; implements ``protocol.Driver``. Every call is recorded on ``stream``.
+
+    Raises, when made:
+        AdapterError: when the server is not there or lists no model.
+    """
+
+    def __init__(self, server: Server, recorder: Recorder, stream: str) -> None:
+        self.stream = stream
+        self._server = server
+        self._recorder = recorder
+        models = server.models()
+        self.model = next((model.id for model in models if model.parent is None), models[0].id)
+        self._models = {model.id for model in models}
+        self._reset = server.reset_route()
+        self._salts = server.takes_salt()
+
+    @property
+    def can(self) -> frozenset[str]:
+        """Prompts, and to reset the cache where the server has a route for it."""
+        return frozenset({"cache"} if self._reset is None else {"cache", "reset"})
+
+    @property
+    def alive(self) -> bool:
+        """It is not a process of ours: whether it answers is seen when it is asked."""
+        return True
+
+    def cache(
+        self,
+        tokens: Sequence[int | str],
+        *,
+        lora: str | None = None,
+        salt: str | None = None,
+        mm: Sequence[Mapping[str, Any]] = (),
+    ) -> Cached:
+        """Run one prompt through the engine."""
+        asked = {"tokens": list(tokens), "lora": lora, "salt": salt, "mm": [dict(item) for item in mm] or None}
+        detail = {key: value for key, value in asked.items() if value is not None}
+        return Cached(cached_tokens=self._call("cache", detail)["cached_tokens"])
+
+    def reset(self) -> None:
+        """Reset the whole cache."""
+        self._call("reset", {})
+
+    def _call(self, verb: str, detail: dict[str, Any]) -> dict[str, Any]:
+        self._recorder.pump()  # what came before the stimulus stands before it
+        asked_ns = time.monotonic_ns()
+        answer: dict[str, Any] = {}
+        try:
+            answer = self._run(detail) if verb == "cache" else self._clear()
+        except Refused as refusal:
+            answer = {"refused": str(refusal)}
+            raise
+        except Unsupported:
+            answer = {"unsupported": verb}
+            raise
+        except AdapterError as error:
+            answer = {"error": str(error)}
+            raise
+        except KeyboardInterrupt:
+            answer = {"error": "interrupted"}
+            raise
+        finally:
+            self._recorder.add(
+                source=Source.STIMULUS, stream=self.stream, event=verb, detail={**detail, **answer}, t_ns=asked_ns
+            )
+        return answer
+
+    def _run(self, detail: Mapping[str, Any]) -> dict[str, Any]:
+        url = f"{self._server.url}/completions"
+        body = {"prompt": detail["tokens"], "model": self.model, "max_tokens": 1, "temperature": 0}
+        if "mm" in detail or not all(isinstance(token, int) for token in detail["tokens"]):
+            raise Refused("prompts of this API are text tokens; it takes no multimodal items")
+        if "lora" in detail:
+            body["model"] = f"lora-{detail['lora']}"
+            if body["model"] not in self._models:
+                raise Refused(f"{self._server.url}/models lists no model {body['model']!r}")
+        if "salt" in detail:
+            if not self._salts:
+                raise Refused(f"{self._server.root}/openapi.json knows no cache_salt of a completion")
+            body["cache_salt"] = detail["salt"]
+        try:
+            done = msgspec.json.decode(self._server.ask("POST", url, body), type=_Completion)
+        except _Status as error:
+            if error.status in REFUSALS:
+                raise Refused(str(error)) from None
+            raise AdapterError(str(error)) from None
+        except msgspec.MsgspecError as error:
+            raise AdapterError(f"{url}: not the answer of a completion: {error}") from None
+        details = None if done.usage is None else done.usage.prompt_tokens_details
+        return {"cached_tokens": None if details is None else details.cached_tokens}
+
+    def _clear(self) -> dict[str, Any]:
+        if self._reset is None:
+            raise Unsupported("reset")
+        end = time.monotonic() + RESET_S
+        while not_made := self._not_made(self._reset):
+            if time.monotonic() >= end:
+                raise Refused(not_made)
+            self._recorder.wait(lambda: False, RESET_AGAIN_S)
+        return {}
+
+    def _not_made(self, url: str) -> str:
+        """Ask for a reset; why it was not made, if so."""
+        try:
+            content = self._server.ask("POST", url)
+        except _Status as error:
+            if error.status in ABSENT:
+                raise Unsupported("reset") from None
+            if error.status in REFUSALS:
+                return str(error)
+            raise AdapterError(str(error)) from None
+        try:
+            made = msgspec.json.decode(content, type=_Reset).success
+        except msgspec.MsgspecError:  # SGLang says it in words, and by its status
+            made = True
+        return "" if made else f"{url} answered {content[:SHOWN].decode(errors='replace')}"
+
+    # what an API has no words for
+
+    def hello(self) -> Hello:
+        """Not known."""
+        self._unknown("hello")
+
+    def start(self, options: Start) -> Bound:  # noqa: ARG002 - as the protocol has it
+        """Not known: it runs already."""
+        self._unknown("start")
+
+    def publish(self, batch: Mapping[str, Any]) -> Accepted:  # noqa: ARG002
+        """Not known."""
+        self._unknown("publish")
+
+    def burst(self, batches: Sequence[Mapping[str, Any]]) -> Burst:  # noqa: ARG002
+        """Not known."""
+        self._unknown("burst")
+
+    def resident(self) -> Resident:
+        """Not known."""
+        self._unknown("resident")
+
+    def fault(self, kind: str) -> None:  # noqa: ARG002
+        """Not known."""
+        self._unknown("fault")
+
+    def stats(self) -> Stats:
+        """Not known."""
+        self._unknown("stats")
+
+    def restart(self) -> Bound:
+        """Not known."""
+        self._unknown("restart")
+
+    def stop(self) -> None:
+        """Not known: whoever started it stops it."""
+        self._unknown("stop")
+
+    def _unknown(self, verb: str) -> NoReturn:
+        raise Unsupported(verb)
+
+
+@dataclasses.dataclass(frozen=True)
+class DrivenTarget:
+    """Streams to subscribe to, and the API of the engine behind the first of them."""
+
+    target: ListenTarget
+    drive: str
+    server: Server
+
+    @property
+    def text(self) -> str:
+        """What the user wrote, without the option."""
+        return self.target.text
+
+    def open(self, recorder: Recorder) -> Opened:
+        """Set the witnesses on the streams, ask the server what it can do, and listen for the size of its blocks."""
+        opened = self.target.open(recorder)
+        driver = ApiDriver(self.server, recorder, opened.streams[0].name)
+        size = opened.statement.block_size or block_size(recorder, driver.stream, VOCABULARY, driver.cache)
+        return dataclasses.replace(
+            opened,
+            driver=driver,
+            drive=self.drive,
+            start=Start(block_size=size),
+            vocabulary=VOCABULARY,
+            can=tuple(sorted(driver.can)),
+            implementation=opened.implementation or driver.model,
+        )
+
+
+def drive(target: Target, text: str) -> DrivenTarget:
+    """A target that is listened to, driven by ``openai:URL``.
+
+    Raises:
+        TargetError: when the target is not of that sort, or the URL is none of http or https.
+    """
+    if not isinstance(target, ListenTarget):
+        raise TargetError(f"--drive {text}: {target.text!r} is not driven by an API; zmq:… and FILE.toml are")
+    url = text.removeprefix(KIND)
+    parts = urlsplit(url)
+    if not text.startswith(KIND) or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise TargetError(f"--drive {text}: write openai:http://HOST:PORT/v1")
+    if parts.query or parts.fragment:
+        raise TargetError(f"--drive {text}: the URL is the base of the API, without ? and #")
+    return DrivenTarget(target, text, Server(url))

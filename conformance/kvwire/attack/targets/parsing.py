@@ -1,0 +1,47 @@
+"""From the text behind ``kvwire check`` to a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvwire.attack.targets import adapted, listening
+from kvwire.attack.targets.target import Target, TargetError, TraceTarget
+
+KINDS = (
+    "reference:?OPTIONS",
+    "mutant:NAME",
+    "zmq:ENDPOINT?replay=…",
+    "exec:COMMAND",
+    "trace:FILE",
+    "FILE.toml",
+)
+
+
+def parse(text: str) -> Target:
+    """The target that a text names; nothing is opened.
+
+    Raises:
+        TargetError: when it names none; the message says which part is wrong, and the way out.
+    """
+    kind, colon, rest = text.partition(":")
+    match kind if colon else "":
+        case "reference" | "mutant":
+            return adapted.peer(text)
+        case "zmq":
+            return listening.endpoint(text)
+        case "exec":
+            return adapted.command(text)
+        case "trace":
+            return TraceTarget(text, _file(text, rest))
+        case "tcp" | "ipc" | "inproc":
+            raise TargetError(f"{text!r}: an endpoint is written zmq:{text}")
+    if text.endswith(".toml"):
+        return listening.declared(text, _file(text, text))
+    raise TargetError(f"{text!r} is no target; a target is one of {', '.join(KINDS)}")
+
+
+def _file(text: str, name: str) -> Path:
+    path = Path(name)
+    if not path.is_file():
+        raise TargetError(f"{text!r}: there is no file {name!r}")
+    return path

@@ -1,0 +1,408 @@
+"""An adapter in a child process: the driver of every publisher that is not merely listened to."""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from kvwire.attack.witness import Recorder
+from kvwire.standard.protocol import (
+    PROTOCOL,
+    Accepted,
+    AdapterError,
+    Bound,
+    Burst,
+    Cached,
+    Hello,
+    Refused,
+    Resident,
+    Start,
+    Stats,
+    Unsupported,
+)
+from kvwire.trace.records import Source
+
+ANSWER_S: Mapping[str, float] = {
+    "hello": 10.0,
+    "start": 30.0,
+    "publish": 10.0,
+    "burst": 30.0,
+    "cache": 30.0,
+    "resident": 10.0,
+    "reset": 10.0,
+    "fault": 10.0,
+    "stats": 5.0,
+    "restart": 30.0,
+    "stop": 10.0,
+}
+"""How long each answer may take, in seconds. Before its first one an adapter imports its peer: see ``FIRST_S``."""
+FIRST_S = 60.0
+END_S = 2.0
+"""How long an adapter has to end after each of: the end of its input, SIGTERM, SIGKILL."""
+LINE_BYTES = 256 * 1024 * 1024
+"""The longest answer that is read."""
+NOISE_LINES = 5
+"""How many lines that are no answer are kept."""
+SHOWN = 200
+"""How many characters of a line are shown."""
+
+_Shape = TypeVar("_Shape")
+_encode = msgspec.json.Encoder().encode
+
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """An answer without content."""
+
+
+class AdapterProcess:
+    """A child process that speaks the adapter protocol; implements ``kvwire.standard.protocol.Driver``.
+
+    Every call is recorded on ``stream``: its arguments and the answer; in the answers of ``start`` and ``restart``
+    under ``bound``, a refusal under ``refused``, a failure under ``error``.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        recorder: Recorder,
+        stream: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        answer_s: Mapping[str, float] = ANSWER_S,
+        first_s: float = FIRST_S,
+        end_s: float = END_S,
+    ) -> None:
+        """Start the child.
+
+        Raises:
+            AdapterError: when it cannot be started.
+        """
+        self.command = tuple(command)
+        self.stream = stream
+        self.broken: str | None = None
+        """Why it can be asked nothing more: it ended, timed out or broke the protocol."""
+        self.noise: list[str] = []
+        """Lines on its standard output that are no answer, the first few."""
+        self._recorder = recorder
+        self._answer_s = {**ANSWER_S, **answer_s}
+        self._first_s = first_s
+        self._end_s = end_s
+        self._can: frozenset[str] = frozenset()
+        self._last_id = 0
+        self._given_up: set[int] = set()
+        self._running = False
+        self._exited = False
+        self._said: deque[str] = deque(maxlen=20)
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        try:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=None if env is None else {**os.environ, **env},
+                process_group=0,  # the terminal's interrupt is for the harness, which then stops it in good order
+            )
+        except OSError as error:
+            raise AdapterError(f"cannot start the adapter {self.command[0]!r}: {error.strerror}") from None
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin is not None
+        assert stdout is not None
+        assert stderr is not None
+        self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
+        os.set_blocking(stdin.fileno(), False)
+        # Both pipes are read all the time: a peer that fills one must not stand still.
+        self._readers = (
+            threading.Thread(target=self._read_answers, args=(stdout,), daemon=True),
+            threading.Thread(target=self._read_errors, args=(stderr,), daemon=True),
+        )
+        for reader in self._readers:
+            reader.start()
+        recorder.add(source=Source.PROCESS, stream=stream, event="start", detail={"command": list(self.command)})
+
+    def _read_answers(self, stdout: IO[bytes]) -> None:
+        while line := stdout.readline(LINE_BYTES):
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_errors(self, stderr: IO[bytes]) -> None:
+        while line := stderr.readline(LINE_BYTES):
+            self._said.append(line.decode(errors="replace").rstrip()[:SHOWN])
+
+    # the protocol
+
+    @property
+    def can(self) -> frozenset[str]:
+        """The verbs that it answers, as it said in ``hello``."""
+        return self._can
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child still runs; the first look after its end records that."""
+        if self._process.poll() is None:
+            return True
+        self._record_exit(expected=False)
+        return False
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the child a signal, if it still runs."""
+        self._process.send_signal(number)
+
+    def hello(self) -> Hello:
+        """Ask who the adapter is; before that, whether it keeps to the protocol for a verb that nobody knows."""
+        unknown = f"x-{secrets.token_hex(4)}"
+        try:
+            answer = self._request(unknown, {}, self._first_s)
+        except Unsupported:
+            pass
+        else:
+            self.broken = f"to the unknown verb {unknown!r} it answered {_short(answer)} instead of `unsupported`"
+            raise AdapterError(self.broken)
+        hello = self._call("hello", {}, Hello)
+        if hello.protocol != PROTOCOL:
+            self.broken = f"it speaks {hello.protocol!r}, this harness speaks {PROTOCOL!r}"
+            raise AdapterError(self.broken)
+        self._can = frozenset(hello.can)
+        return hello
+
+    def start(self, options: Start) -> Bound:
+        """Start the publisher."""
+        bound = self._call("start", msgspec.to_builtins(options), Bound)
+        self._running = True
+        return bound
+
+    def publish(self, batch: Mapping[str, Any]) -> Accepted:
+        """Offer one batch, given as its JSON projection."""
+        return self._call("publish", {"batch": dict(batch)}, Accepted)
+
+    def burst(self, batches: Sequence[Mapping[str, Any]]) -> Burst:
+        """Offer several batches one right after the other."""
+        answer = self._call("burst", {"batches": [dict(batch) for batch in batches]}, Burst)
+        if not len(answer.accepted) == len(answer.blocked_us) == len(batches):
+            raise AdapterError(f"its answer to `burst` does not speak of each of the {len(batches)} batches")
+        return answer
+
+    def cache(
+        self,
+        tokens: Sequence[int | str],
+        *,
+        lora: str | None = None,
+        salt: str | None = None,
+        mm: Sequence[Mapping[str, Any]] = (),
+    ) -> Cached:
+        """Run one prompt through the engine."""
+        arguments: dict[str, Any] = {"tokens": list(tokens)}
+        if lora is not None:
+            arguments["lora"] = lora
+        if salt is not None:
+            arguments["salt"] = salt
+        if mm:
+            arguments["mm"] = [dict(item) for item in mm]
+        return self._call("cache", arguments, Cached)
+
+    def resident(self) -> Resident:
+        """Ask what the engine holds."""
+        return self._call("resident", {}, Resident)
+
+    def reset(self) -> None:
+        """Reset the whole cache."""
+        self._call("reset", {}, _Nothing)
+
+    def fault(self, kind: str) -> None:
+        """Cause a named fault."""
+        self._call("fault", {"kind": kind}, _Nothing)
+
+    def stats(self) -> Stats:
+        """Ask for the publisher's counters."""
+        return self._call("stats", {}, Stats)
+
+    def restart(self) -> Bound:
+        """End the publisher and start a new life of it on the same endpoints."""
+        return self._call("restart", {}, Bound)
+
+    def stop(self) -> None:
+        """Stop the publisher in good order."""
+        self._running = False
+        self._call("stop", {}, _Nothing)
+
+    # one call
+
+    def _call(self, verb: str, arguments: dict[str, Any], shape: type[_Shape]) -> _Shape:
+        self._recorder.pump()  # what came before the stimulus stands before it
+        asked_ns = time.monotonic_ns()
+        detail = dict(arguments)
+        try:
+            answer = self._request(verb, arguments, self._answer_s[verb])
+            result = self._shaped(verb, answer, shape)
+            if verb in ("start", "restart"):
+                self._recorder.lives[self.stream] = self._recorder.lives.get(self.stream, 0) + 1
+                detail["bound"] = answer
+            else:
+                detail |= answer
+        except Refused as refusal:
+            detail["refused"] = str(refusal)
+            raise
+        except Unsupported:
+            detail["unsupported"] = verb
+            raise
+        except AdapterError as error:
+            detail["error"] = str(error)
+            raise
+        except KeyboardInterrupt:
+            detail["error"] = "interrupted"
+            self._given_up.add(self._last_id)
+            raise
+        finally:
+            self._recorder.add(source=Source.STIMULUS, stream=self.stream, event=verb, detail=detail, t_ns=asked_ns)
+            if "error" in detail:
+                _ = self.alive  # its end, if it ended, stands after the stimulus
+        return result
+
+    def _shaped(self, verb: str, answer: dict[str, Any], shape: type[_Shape]) -> _Shape:
+        try:
+            return msgspec.convert(answer, shape)
+        except msgspec.ValidationError as error:
+            raise AdapterError(f"its answer to `{verb}` is not as the protocol says: {error}") from None
+
+    def _request(self, verb: str, arguments: Mapping[str, Any], bound_s: float) -> dict[str, Any]:
+        if self.broken is not None:
+            raise AdapterError(f"`{verb}` was not asked: {self.broken}")
+        deadline = time.monotonic() + bound_s
+        self._last_id += 1
+        self._send(verb, _encode({"id": self._last_id, "verb": verb, **arguments}) + b"\n", deadline)
+        answer = self._await(verb, deadline, bound_s)
+        if isinstance(answer.get("ok"), dict):
+            return dict(answer["ok"])
+        if "unsupported" in answer:
+            raise Unsupported(verb)
+        if "refused" in answer:
+            raise Refused(str(answer["refused"]))
+        if "error" in answer:
+            raise AdapterError(f"`{verb}` failed in the adapter: {answer['error']}")
+        raise AdapterError(f"its answer to `{verb}` has none of ok, unsupported, refused, error: {_short(answer)}")
+
+    def _send(self, verb: str, line: bytes, deadline: float) -> None:
+        rest = memoryview(line)
+        while rest:
+            _, writable, _ = select.select([], [self._stdin], [], max(0.0, deadline - time.monotonic()))
+            if not writable:
+                raise self._break(f"it did not read its input while asked for `{verb}`")
+            try:
+                rest = rest[os.write(self._stdin.fileno(), rest) :]
+            except BrokenPipeError:
+                raise self._break(self._ending(verb)) from None
+
+    def _await(self, verb: str, deadline: float, bound_s: float) -> dict[str, Any]:
+        """The answer with the id of the last request; other lines are kept as noise."""
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise self._break(f"no answer to `{verb}` within {bound_s:g} s{self._context()}") from None
+            if line is None:
+                raise self._break(self._ending(verb))
+            answer = self._read(line)
+            if answer is None or answer["id"] in self._given_up:
+                continue
+            if answer["id"] != self._last_id:
+                raise self._break(f"it answered request {answer['id']!r} when {self._last_id} (`{verb}`) was asked")
+            return answer
+
+    def _read(self, line: bytes) -> dict[str, Any] | None:
+        """The answer in a line; None when it is noise, of which the first few lines are kept."""
+        try:
+            answer = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            answer = None
+        if isinstance(answer, dict) and "id" in answer:
+            return answer
+        if len(self.noise) < NOISE_LINES:
+            text = line.decode(errors="replace").rstrip()[:SHOWN]
+            self.noise.append(text)
+            self._recorder.add(source=Source.PROCESS, stream=self.stream, event="noise", detail={"line": text})
+        return None
+
+    # trouble
+
+    def _break(self, why: str) -> AdapterError:
+        self.broken = why
+        return AdapterError(why)
+
+    def _ending(self, verb: str) -> str:
+        try:
+            code = self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            return f"it closed its output before it answered `{verb}`, and still runs{self._context()}"
+        for reader in self._readers:
+            reader.join(END_S)
+        while not self._lines.empty():
+            if line := self._lines.get():
+                self._read(line)
+        return f"it ended ({_how(code)}) before it answered `{verb}`{self._context()}"
+
+    def _context(self) -> str:
+        parts = []
+        if self.noise:
+            parts.append(f"; not JSON on its standard output: {self.noise[0]!r}")
+        if self._said:
+            parts.append("; its standard error ends: " + " | ".join(list(self._said)[-5:]))
+        return "".join(parts)
+
+    def _record_exit(self, *, expected: bool) -> None:
+        if self._exited:
+            return
+        self._exited = True
+        code = self._process.wait(END_S)
+        self.broken = self.broken or f"it ended ({_how(code)})"
+        detail = {"code": code, "how": _how(code), "expected": expected}
+        if not expected:
+            detail["stderr"] = list(self._said)
+        self._recorder.add(source=Source.PROCESS, stream=self.stream, event="exit", detail=detail)
+
+    # the end
+
+    def close(self) -> None:
+        """Stop the publisher if it runs, then end the child: by the end of its input, SIGTERM, SIGKILL; bounded."""
+        died = not self.alive
+        try:
+            if self._running and self.broken is None:
+                self.stop()
+        except (AdapterError, Refused, Unsupported):
+            pass  # it stands in the record of the call
+        finally:
+            self._end()
+            self._record_exit(expected=not died)
+
+    def _end(self) -> None:
+        self._stdin.close()
+        for step in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(self._end_s)
+                break
+            except subprocess.TimeoutExpired:
+                step()
+        self._process.wait(END_S)
+        for reader, pipe in zip(self._readers, (self._stdout, self._stderr), strict=True):
+            reader.join(END_S)
+            if not reader.is_alive():  # a grandchild that lives on may hold the other end
+                pipe.close()
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

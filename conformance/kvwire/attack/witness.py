@@ -1,0 +1,410 @@
+"""What was seen and done, as it comes in: the recorder of a run, and the two live witnesses that report to it.
+
+The recorder is the only writer of a trace. Witness processes receive by themselves; ``pump`` moves what they sent
+into the trace, in the order in which it arrives here, and nothing else does. Thus a probe that acts and then pumps
+has its stimulus before its effects.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvwire.attack.witness_process import (
+    DRAIN_S,
+    LENGTH_BYTES,
+    MAXMSGSIZE,
+    RCVHWM,
+    READY,
+    RECONNECT_MS,
+    TROUBLE,
+    Config,
+    Item,
+    Place,
+)
+from kvwire.standard.statement import Stream
+from kvwire.trace.records import LIVE, Record, Source
+from kvwire.wire.framing import number_of
+
+READ_BYTES = 1 << 20
+TICK_S = 0.02
+"""How often a waiting condition is asked at least."""
+END_S = 2.0
+"""How long each step of ending a child may take."""
+TRACE_BYTES = 2 * 1024**3
+"""How many bytes of frames a recorder holds; beyond it says so and records no more of them."""
+
+
+class WitnessError(Exception):
+    """A witness process could not do its work: the harness's own trouble."""
+
+
+class Witness:
+    """One child process that subscribes to everything on every stream of a run."""
+
+    def __init__(self, source: Source, streams: Sequence[Stream]) -> None:
+        self.source = source
+        self.streams = tuple(stream.name for stream in streams)
+        self.ready = False
+        self.closing = False
+        self._buffer = bytearray()
+        self._decode = msgspec.msgpack.Decoder(list[Item]).decode
+        config = Config(tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams))
+        package = str(Path(__file__).parents[1])
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kvwire.attack.witness_process", msgspec.json.encode(config).decode()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            process_group=0,  # out of reach of the terminal's interrupt, from the first moment
+        )
+        assert self.process.stdout is not None
+        self.fd = self.process.stdout.fileno()
+        os.set_blocking(self.fd, False)
+
+    def read(self) -> list[Item] | None:
+        """What has arrived; None at the end of the child."""
+        ended = False
+        for _ in range(16):
+            try:
+                chunk = os.read(self.fd, READ_BYTES)
+            except BlockingIOError:
+                break
+            if not chunk:
+                ended = True
+                break
+            self._buffer += chunk
+        items = self._items()
+        return None if ended and not items else items
+
+    def _items(self) -> list[Item]:
+        items: list[Item] = []
+        start = 0
+        with memoryview(self._buffer) as view:
+            while start + LENGTH_BYTES <= len(view):
+                end = start + LENGTH_BYTES + int.from_bytes(view[start : start + LENGTH_BYTES], "big")
+                if end > len(view):
+                    break
+                items += self._decode(view[start + LENGTH_BYTES : end])
+                start = end
+        del self._buffer[:start]
+        return items
+
+    def tell_to_end(self) -> None:
+        """Ask the child to hand over what it has and end."""
+        self.closing = True
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def end(self) -> None:
+        """See to it that the child is gone, in bounded time."""
+        self.tell_to_end()
+        for step in (self.process.terminate, self.process.kill):
+            try:
+                self.process.wait(END_S)
+                break
+            except subprocess.TimeoutExpired:
+                step()
+        self.process.wait(END_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Put an interrupt off to the end: what was read is written, once, or the trace would have a hole of our making."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if caught:
+            signal.raise_signal(signal.SIGINT)
+
+
+class _Sight:
+    """What one source has shown of one stream, counted."""
+
+    __slots__ = ("disconnects", "handshakes", "last", "live", "payload")
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.last: int | None = None
+        self.payload = b""
+        self.handshakes = 0
+        self.disconnects = 0
+
+
+class Recorder:
+    """Writes the trace of a run, and knows cheaply what is in it.
+
+    ``ways`` gives, by live witness, the endpoint that it connects to instead of a stream's: that of a relay, say.
+    """
+
+    def __init__(
+        self, trace_bytes: int = TRACE_BYTES, ways: Mapping[Source, Callable[[str], str]] | None = None
+    ) -> None:
+        self._ways = {} if ways is None else ways
+        self.records: list[Record] = []
+        self.full = False
+        """Whether the bound on recorded bytes was reached: the run should end."""
+        self.lives: dict[str, int] = {}
+        """The adapter's count of starts per stream; stamped on stimulus and process records."""
+        self._witnesses: dict[Source, Witness] = {}
+        self._within: dict[str, tuple[int, Callable[[], None]]] = {}
+        """Streams that are heard by a socket of this process: its descriptor, and what takes from it."""
+        self._sights: dict[tuple[str, str], _Sight] = {}
+        self._newest: dict[str, int | None] = {}
+        self._left = trace_bytes
+        self._must_survive: tuple[str, ...] = ()
+
+    # writing
+
+    def add(
+        self,
+        *,
+        source: str,
+        stream: str = "",
+        frames: tuple[bytes, ...] | None = None,
+        event: str | None = None,
+        detail: dict[str, Any] | None = None,
+        connection: int | None = None,
+        t_ns: int | None = None,
+    ) -> Record:
+        """Write one record; ``t_ns`` is now unless given. A stimulus carries what it must be survived for."""
+        detail = {} if detail is None else detail
+        if source == Source.STIMULUS and self._must_survive:
+            detail = {**detail, "must_survive": list(self._must_survive)}
+        record = Record(
+            t_ns=time.monotonic_ns() if t_ns is None else t_ns,
+            source=source,
+            stream=stream,
+            connection=connection,
+            life=self.lives.get(stream) if source in (Source.STIMULUS, Source.PROCESS) else None,
+            frames=frames,
+            event=event,
+            detail=detail,
+        )
+        self.records.append(record)
+        self._count(record)
+        return record
+
+    def trouble(self, text: str, stream: str = "", **detail: Any) -> None:
+        """Record trouble of our own, which never counts against the target."""
+        self.add(source=Source.HARNESS, stream=stream, event="trouble", detail={"text": text, **detail})
+
+    @contextmanager
+    def surviving(self, *requirements: str) -> Iterator[None]:
+        """Inside, every stimulus is one that the target must survive, for these requirements."""
+        before = self._must_survive
+        self._must_survive = requirements
+        try:
+            yield
+        finally:
+            self._must_survive = before
+
+    # watching
+
+    def watch(self, streams: Sequence[Stream], bound_s: float = 10.0) -> None:
+        """Start the two live witnesses on these streams and wait until their sockets are open.
+
+        Of a stream on which the harness binds only one witness can see: an endpoint is bound once. That is recorded.
+
+        Raises:
+            WitnessError: when a witness does not get ready in time.
+        """
+        for source in LIVE:
+            if mine := [stream for stream in streams if source is LIVE[0] or stream.mode == "connect"]:
+                self._witnesses[source] = Witness(source, [self._on_its_way(source, stream) for stream in mine])
+        detail = {"rcvhwm": RCVHWM, "maxmsgsize": MAXMSGSIZE, "reconnect_ms": RECONNECT_MS}
+        for stream in streams:
+            of = [source.value for source in self.witnesses(stream.name)]
+            self.add(source=Source.HARNESS, stream=stream.name, event="witnesses", detail={"of": of, **detail})
+        witnesses = self._witnesses.values()
+        if not self.wait(lambda: all(w.ready for w in witnesses), bound_s):
+            late = [w.source.value for w in witnesses if not w.ready]
+            raise WitnessError(f"{', '.join(late)}: the witness process was not ready within {bound_s:g} s")
+
+    def _on_its_way(self, source: Source, stream: Stream) -> Stream:
+        way = self._ways.get(source)
+        if way is None or stream.mode == "bind":
+            return stream
+        return msgspec.structs.replace(stream, endpoint=way(stream.endpoint))
+
+    @contextmanager
+    def hearing(self, stream: str, fd: int, take: Callable[[], None]) -> Iterator[None]:
+        """Inside, ``take`` is called with every pump, at once when ``fd`` has something.
+
+        It records what a socket of this process hears of a stream, whose one live witness, ``live-a``, that is.
+        """
+        self._within[stream] = (fd, take)
+        try:
+            yield
+        finally:
+            del self._within[stream]
+
+    def witnesses(self, stream: str) -> tuple[Source, ...]:
+        """The live witnesses of a stream: two, or one where the harness binds or hears by itself."""
+        if stream in self._within:
+            return (LIVE[0],)
+        return tuple(source for source, witness in self._witnesses.items() if stream in witness.streams)
+
+    def pump(self, timeout_s: float = 0.0) -> int:
+        """Move what the witnesses sent into the trace; wait for it up to ``timeout_s``. Return the count of records.
+
+        Those of sockets of this process are not counted.
+        """
+        poll = select.poll()
+        by_fd = {witness.fd: witness for witness in self._witnesses.values() if not witness.closing}
+        for fd in [*by_fd, *(fd for fd, _ in self._within.values())]:
+            poll.register(fd, select.POLLIN)
+        moved = 0
+        for witness in [by_fd[fd] for fd, _ in poll.poll(timeout_s * 1000) if fd in by_fd]:
+            with _whole():
+                moved += self._take(witness)
+        for _, take in self._within.values():
+            with _whole():
+                take()
+        return moved
+
+    def _take(self, witness: Witness) -> int:
+        items = witness.read()
+        if items is None:
+            code = witness.process.wait(END_S)
+            if not witness.closing:
+                witness.closing = True
+                self.trouble(f"the witness {witness.source.value} ended by itself", code=code)
+            return 0
+        for item in items:
+            self._write(witness, item)
+        return len(items)
+
+    def _write(self, witness: Witness, item: Item) -> None:
+        if item.event == READY:
+            witness.ready = True
+            return
+        stream = witness.streams[item.stream]
+        if item.frames is not None:
+            if not self._room(item.frames):
+                return
+            self.add(
+                source=witness.source,
+                stream=stream,
+                frames=item.frames,
+                connection=item.connection,
+                t_ns=item.t_ns,
+            )
+        elif item.event == TROUBLE:
+            self.trouble(item.text, stream, of=witness.source.value)
+        else:
+            self.add(
+                source=Source.MONITOR,
+                stream=stream,
+                event=item.event,
+                detail={"of": witness.source.value},
+                connection=item.connection,
+                t_ns=item.t_ns,
+            )
+
+    def _room(self, frames: tuple[bytes, ...]) -> bool:
+        self._left -= sum(map(len, frames))
+        if self._left < 0 and not self.full:
+            self.full = True
+            self.trouble("the trace is full: what came later is not in it")
+        return not self.full
+
+    def wait(self, condition: Callable[[], bool], bound_s: float) -> bool:
+        """Pump until the condition holds or the bound is over; return whether it holds."""
+        deadline = time.monotonic() + bound_s
+        self.pump()
+        while not condition():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self.pump(min(left, TICK_S))
+        return True
+
+    # knowing
+
+    def _sight(self, stream: str, source: str) -> _Sight:
+        return self._sights.setdefault((stream, source), _Sight())
+
+    def _count(self, record: Record) -> None:
+        if record.frames is not None and record.is_live:
+            sight = self._sight(record.stream, record.source)
+            sight.live += 1
+            sight.payload = record.frames[-1] if record.frames else b""
+            if len(record.frames) == 3 and (number := number_of(record.frames[1])) is not None:
+                sight.last = self._newest[record.stream] = number
+        elif record.source == Source.MONITOR:
+            sight = self._sight(record.stream, str(record.detail["of"]))
+            sight.handshakes += record.event == "HANDSHAKE_SUCCEEDED"
+            sight.disconnects += record.event == "DISCONNECTED"
+
+    def live_count(self, stream: str, source: str) -> int:
+        """Messages that a witness has delivered of a stream, malformed ones included."""
+        return self._sight(stream, source).live
+
+    def last_number(self, stream: str, source: str) -> int | None:
+        """The number of the last well-formed message of a witness; None before the first."""
+        return self._sight(stream, source).last
+
+    def handshakes(self, stream: str, source: str) -> int:
+        """Handshakes of a witness, or of a replay client, on a stream."""
+        return self._sight(stream, source).handshakes
+
+    def disconnects(self, stream: str, source: str) -> int:
+        """Completed connections of a witness on a stream that have ended."""
+        return self._sight(stream, source).disconnects
+
+    def newest(self, stream: str) -> int | None:
+        """The number of the last recorded live message of a stream, by whatever witness; None before the first."""
+        return self._newest.get(stream)
+
+    def level(self, stream: str) -> bool:
+        """Whether every witness of a stream has seen the same message last."""
+        sights = [self._sight(stream, source) for source in self.witnesses(stream)]
+        return all((sight.last, sight.payload) == (sights[0].last, sights[0].payload) for sight in sights)
+
+    # ending
+
+    def close(self) -> None:
+        """End the witnesses, take what they still hand over, and see to it that the processes are gone."""
+        witnesses = [witness for witness in self._witnesses.values() if not witness.closing]
+        for witness in witnesses:
+            witness.tell_to_end()
+        deadline = time.monotonic() + DRAIN_S + END_S
+        for witness in witnesses:
+            self._drain(witness, deadline)
+        for witness in self._witnesses.values():
+            witness.end()
+        self._witnesses.clear()
+
+    def _drain(self, witness: Witness, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(witness.fd, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            if poll.poll(left * 1000):
+                with _whole():
+                    items = witness.read()
+                    for item in items or ():
+                        self._write(witness, item)
+                if items is None:
+                    return

@@ -1,0 +1,257 @@
+"""The child of a live witness: it subscribes, and hands on what it receives.
+
+Two subscribers in one process lose the same messages, so each witness is a process of its own. It polls always, an
+outage included, because a subscriber that is not polled never sends its subscription again. Monitor and data are two
+sockets: after each receive the monitor is drained, and its events go before the data, so that a disconnect always
+precedes what a new life sent.
+
+``python -m kvwire.attack.witness_process CONFIG`` starts it; it ends when its standard input does. On its standard
+output it writes chunks: four bytes of length, big-endian, then a msgpack list of ``Item``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import deque
+from typing import Literal
+
+import msgspec
+import zmq
+
+RCVHWM = 1_000_000
+"""Messages that may wait in a subscriber: raised, so that a pause of this process loses nothing."""
+MAXMSGSIZE = 256 * 1024 * 1024
+"""The longest frame taken from a stranger, in bytes; a longer one ends its connection."""
+RECONNECT_MS = 20
+"""How soon a lost connection is tried again."""
+BURST = 256
+"""Messages taken from one socket before the others get their turn."""
+POLL_MS = 200
+DRAIN_S = 2.0
+"""How long it goes on handing over after it was told to end."""
+LENGTH_BYTES = 4
+
+READY = "READY"
+"""The first event of every witness: its sockets are open."""
+TROUBLE = "TROUBLE"
+"""A socket could not be opened; ``text`` says why."""
+
+HANDSHAKE_SUCCEEDED = "HANDSHAKE_SUCCEEDED"
+DISCONNECTED = "DISCONNECTED"
+MONITOR_EVENTS = {
+    int(zmq.EVENT_HANDSHAKE_SUCCEEDED): HANDSHAKE_SUCCEEDED,
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "HANDSHAKE_FAILED_NO_DETAIL",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "HANDSHAKE_FAILED_PROTOCOL",
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "HANDSHAKE_FAILED_AUTH",
+    int(zmq.EVENT_DISCONNECTED): DISCONNECTED,
+}
+"""The events of libzmq's monitor that are recorded, under its own names."""
+
+Socket = zmq.Socket[bytes]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A stream of the run: where it is, and who binds."""
+
+    stream: str
+    endpoint: str
+    mode: Literal["connect", "bind"] = "connect"
+
+
+class Config(msgspec.Struct, frozen=True):
+    """What the child is told: the streams to subscribe to. An item names its stream by the index in ``places``."""
+
+    places: tuple[Place, ...]
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One message (``frames``) or one event of a stream; ``connection`` counts the handshakes of its socket so far."""
+
+    stream: int
+    t_ns: int
+    connection: int
+    frames: tuple[bytes, ...] | None = None
+    event: str = ""
+    text: str = ""
+
+
+class Monitor:
+    """The monitor of a socket, as the events that matter here.
+
+    A connection that never completed its handshake delivered nothing, so its end is no ``DISCONNECTED``.
+    """
+
+    def __init__(self, watched: Socket) -> None:
+        self._watched = watched
+        self.socket: Socket = watched.get_monitor_socket(sum(MONITOR_EVENTS))
+        self.handshakes = 0
+        self.disconnects = 0
+
+    def drain(self) -> list[str]:
+        """The names of the events since the last call, in order."""
+        names: list[str] = []
+        while int(self.socket.get(zmq.EVENTS)) & zmq.POLLIN:
+            frame = self.socket.recv_multipart(zmq.DONTWAIT)[0]
+            name = MONITOR_EVENTS[int.from_bytes(frame[:2], sys.byteorder)]
+            if name == HANDSHAKE_SUCCEEDED:
+                self.handshakes += 1
+            elif name == DISCONNECTED:
+                if self.disconnects == self.handshakes:
+                    continue
+                self.disconnects += 1
+            names.append(name)
+        return names
+
+    def close(self) -> None:
+        """Stop monitoring and close."""
+        self._watched.disable_monitor()
+        self.socket.close(0)
+
+
+def prepare(opened: Socket, endpoint: str) -> None:
+    """The options of every socket of the harness that hears strangers."""
+    opened.set(zmq.LINGER, 0)
+    opened.set(zmq.RCVHWM, RCVHWM)
+    opened.set(zmq.MAXMSGSIZE, MAXMSGSIZE)
+    opened.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+    opened.set(zmq.IPV6, int("[" in endpoint))
+
+
+class _Subscriber:
+    def __init__(self, context: zmq.Context[Socket], index: int, place: Place) -> None:
+        self.index = index
+        self.socket = context.socket(zmq.SUB)
+        prepare(self.socket, place.endpoint)
+        self.socket.subscribe(b"")
+        self.monitor = Monitor(self.socket)
+        if place.mode == "bind":
+            self.socket.bind(place.endpoint)
+        else:
+            self.socket.connect(place.endpoint)
+
+    def events(self, out: list[Item]) -> None:
+        if names := self.monitor.drain():
+            now = time.monotonic_ns()
+            out.extend(Item(self.index, now, self.monitor.handshakes, event=name) for name in names)
+
+    def take(self, out: list[Item]) -> int:
+        """Take up to a burst of messages; return how many."""
+        for taken in range(BURST):
+            try:
+                frames = tuple(self.socket.recv_multipart(zmq.DONTWAIT))
+            except zmq.Again:
+                return taken
+            self.events(out)
+            # Stamped after the events that stand before it, so that the times of a source never fall.
+            out.append(Item(self.index, time.monotonic_ns(), self.monitor.handshakes, frames))
+        return BURST
+
+
+class _Outbox:
+    """Chunks on their way to the parent. Nothing here waits, so that a busy parent never stops the polling."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self._chunks: deque[memoryview] = deque()
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def put(self, items: list[Item]) -> None:
+        body = self._encode(items)
+        self._chunks.append(memoryview(len(body).to_bytes(LENGTH_BYTES, "big") + body))
+
+    def push(self) -> None:
+        while self._chunks:
+            chunk = self._chunks[0]
+            try:
+                written = os.write(self.fd, chunk)
+            except BlockingIOError:
+                return
+            if written == len(chunk):
+                self._chunks.popleft()
+            else:
+                self._chunks[0] = chunk[written:]
+
+
+def _open(context: zmq.Context[Socket], config: Config, out: list[Item]) -> list[_Subscriber]:
+    opened: list[_Subscriber] = []
+    for index, place in enumerate(config.places):
+        try:
+            opened.append(_Subscriber(context, index, place))
+        except zmq.ZMQError as error:
+            out.append(Item(index, time.monotonic_ns(), 0, event=TROUBLE, text=f"{place.endpoint}: {error}"))
+    out.append(Item(0, time.monotonic_ns(), 0, event=READY))
+    return opened
+
+
+def _turn(subscribers: list[_Subscriber], out: list[Item]) -> bool:
+    """Give every socket its turn; return whether any has more."""
+    more = False
+    for subscriber in subscribers:
+        more |= subscriber.take(out) == BURST
+        subscriber.events(out)
+    return more
+
+
+def _hand_over(subscribers: list[_Subscriber], outbox: _Outbox) -> None:
+    """What is there at the end, for a bounded time."""
+    deadline = time.monotonic() + DRAIN_S
+    more = True
+    while (more or outbox) and time.monotonic() < deadline:
+        items: list[Item] = []
+        more = _turn(subscribers, items)
+        if items:
+            outbox.put(items)
+        outbox.push()
+        if outbox:
+            time.sleep(0.001)
+
+
+def run(config: Config, stdin: int, stdout: int) -> None:
+    """Subscribe and hand on until ``stdin`` ends or the parent is gone."""
+    context: zmq.Context[Socket] = zmq.Context()
+    outbox = _Outbox(stdout)
+    items: list[Item] = []
+    subscribers = _open(context, config, items)
+    poller = zmq.Poller()
+    poller.register(stdin, zmq.POLLIN)
+    for subscriber in subscribers:
+        poller.register(subscriber.socket, zmq.POLLIN)
+        poller.register(subscriber.monitor.socket, zmq.POLLIN)
+    more = False
+    try:
+        while True:
+            if items:
+                outbox.put(items)
+                items = []
+            outbox.push()
+            poller.register(stdout, zmq.POLLOUT if outbox else 0)
+            ready = dict(poller.poll(0 if more else POLL_MS))
+            if stdin in ready:
+                break
+            more = _turn(subscribers, items)
+        _hand_over(subscribers, outbox)
+    except BrokenPipeError:
+        return  # the parent is gone
+    finally:
+        for subscriber in subscribers:
+            subscriber.monitor.close()
+        context.destroy(linger=0)
+
+
+def main() -> None:
+    """Run as the child of a witness."""
+    # The terminal's interrupt is for the parent, which wants to hear the rest first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    config = msgspec.json.decode(sys.argv[1], type=Config)
+    run(config, sys.stdin.fileno(), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the events say of a cache: residency, chains, prefixes, hashes."""

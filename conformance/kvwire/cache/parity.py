@@ -1,0 +1,400 @@
+"""Whether the hashes of a stream recompute: block by block a match, a mismatch, or unknown; and what adds up.
+
+The wire carries neither the salt nor the parent's full key, so that a mismatch needs every input known: the key chain
+from a root seen on this stream (key-chain functions) or the claimed parent (claimed-parent functions), and the reuse
+scope, from a stimulus or the event, or once a block of that chain has matched. A nil ``lora_id`` is no knowledge, and
+neither is 0, which some publishers send for none. A block that reproduces under a known mistake is a mismatch.
+
+Memory: the chains of the ``chains.WINDOW`` most recently used hashes; a forgotten one is unknown. Work: until one
+function is settled every function is tried, and so are all for what the settled one does not reproduce, up to
+``SEARCH`` tokens hashed in all; then only what is settled or named, and every ``SAMPLE``-th first block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from kvwire.cache.chains import WINDOW, Link, Window
+from kvwire.hashes.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, named
+from kvwire.hashes.keys import extra_keys, readable
+from kvwire.hashes.mistakes import MISTAKES
+from kvwire.history.timeline import Batch
+from kvwire.wire.events import TWO_64, Event
+
+DECIDING = 8
+"""How many blocks decide which function, or which mistake, a stream uses."""
+LONG = 32
+"""From this many tokens on no mistake was seen to give what the truth gives (``signed-shift`` does at 16, in 2 %)."""
+SEARCH = 2_000_000
+"""How many tokens are hashed, over all functions and scopes, to find out what reproduces a block."""
+SAMPLE = 256
+"""After that, every so manyth first block of a chain is still searched."""
+SCOPES = 32
+"""How many scopes are tried for one block."""
+EXAMPLES = 3
+
+SCOPE = "its reuse scope is not on the wire"
+PARENT = "its chain was not seen from the root"
+FORGOTTEN = f"its chain was not seen from the root, or is beyond the window of {WINDOW} hashes"
+SEARCHED = "no function is settled, and the search for one has reached its bound"
+NOTHING = "no known function reproduces it"
+MULTIMODAL = "its `mm_keys` cannot be read"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """The block recomputes, under each of these functions."""
+
+    functions: tuple[str, ...]
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """All inputs are known, and the function gives another hash; ``nearest`` is the mistake that gives this one."""
+
+    nearest: str | None = None
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Nothing can be said, for the reason given."""
+
+    why: str
+
+
+Result = Match | Mismatch | Unknown
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A block for the record: where it is, the functions or mistakes that give its hash, the function or label that it
+    is ``held`` against, and the hash that this gives, where it is known.
+    """
+
+    batch: Batch
+    event: Event
+    index: int
+    names: tuple[str, ...]
+    held: str
+    wanted: int | None = None
+
+    @property
+    def hash(self) -> int:
+        """The hash on the wire, unsigned."""
+        return self.event.hashes[self.index]
+
+
+class Examples:
+    """A count with its first examples."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[Example] = []
+
+    def add(self, example: Example) -> None:
+        """Count one block."""
+        self.count += 1
+        if len(self.first) < EXAMPLES:
+            self.first.append(example)
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    """A function tried on a block: the state that gave its hash, else the only one there can be; where it gave any."""
+
+    function: Function
+    hit: State | None
+    state: State | None
+    known: bool
+    shown: tuple[Scope, ...]
+
+
+Place = tuple[str | None, int, int | None]
+"""Medium, group and block size."""
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """One block with all that is known about it."""
+
+    block: Block
+    value: int
+    link: Link
+    above: dict[str, State] | None
+    scopes: tuple[Scope, ...]
+    knowledge: frozenset[Input]
+    batch: Batch
+    event: Event
+    index: int
+
+    @property
+    def place(self) -> Place:
+        """Where a foreign function has to have matched before its mismatches count."""
+        return self.event.medium, self.event.group, self.event.block_size
+
+    def example(
+        self, hits: Sequence[_Attempt], states: Mapping[str, State], held: str, functions: Iterable[Function] = ()
+    ) -> Example:
+        """The block for the record; the first of ``functions``, or the one held against, gives the hash wanted."""
+        known = (states[name] for name in (*(f.name for f in functions), held) if name in states)
+        names = tuple(attempt.function.name for attempt in hits)
+        return Example(self.batch, self.event, self.index, names, held, next((state.hash for state in known), None))
+
+
+class Parity:
+    """The parity of one stream.
+
+    ``matches`` counts blocks by true function, ``solid`` those of them that no mistake gives too; ``missed`` holds,
+    by true function, blocks that it does not give though all inputs are known and no other true function gives them;
+    ``mistaken``, by mistake, blocks that it gives and no true function; ``against`` counts, by mistake, blocks that its
+    truth gives and it does not; ``conflicts`` holds blocks that only another true function gives than the blocks before
+    them; ``untrue`` blocks that the named functions do not give, and ``unknown`` counts reasons.
+    """
+
+    def __init__(self, scopes: Iterable[Scope] = (), *, window: int = WINDOW, search: int = SEARCH) -> None:
+        runs = tuple(scopes)
+        self._loras = tuple(dict.fromkeys([None, *(scope.lora for scope in runs)]))
+        self._salts = tuple(dict.fromkeys([None, *(scope.salt for scope in runs)]))
+        self._bare = self._product(self._loras, None, self._salts)
+        self._states: Window[int, dict[str, State]] = Window(window)
+        self._places: set[tuple[str, Place]] = set()
+        self._left = search
+        self._roots = 0
+        self._carried = False
+        self.settled = False
+        self.candidates: tuple[Function, ...] = ()
+        self.matched = 0
+        self.told = 0
+        self.matches: Counter[str] = Counter()
+        self.solid: Counter[str] = Counter()
+        self.missed: dict[str, Examples] = {}
+        self.mistaken: dict[str, Examples] = {}
+        self.against: Counter[str] = Counter()
+        self.conflicts = Examples()
+        self.untrue = Examples()
+        self.unknown: Counter[str] = Counter()
+
+    def begin(self) -> None:
+        """A new incarnation: its chains begin anew, and it may use another function than the one before."""
+        self._states.clear()
+        self._carried = True
+
+    @property
+    def main(self) -> Function | None:
+        """The function of the stream, when enough blocks say so."""
+        return next((f for f in self.candidates if self.solid[f.name] >= DECIDING), None)
+
+    @property
+    def mistake(self) -> str | None:
+        """The mistake that gives enough blocks, the most, while no block is its truth's alone."""
+        counts = {name: found.count for name, found in self.mistaken.items() if not self.against[name]}
+        enough = {name: count for name, count in counts.items() if count >= DECIDING}
+        return max(enough, key=lambda name: enough[name], default=None)
+
+    def stored(self, batch: Batch, event: Event, links: Sequence[Link], label: str | None = None) -> list[Result]:
+        """Recompute the blocks of a ``whole`` event. ``label`` is what the publisher says of them."""
+        extras = extra_keys(batch.payload, event)
+        blind = "mm_keys" in event.keys and not readable(event)
+        results: list[Result] = []
+        parent = event.parent
+        for index, value in enumerate(event.hashes):
+            if blind:
+                result: Result = Unknown(MULTIMODAL)
+            else:
+                block = Block(
+                    event.block(index),
+                    parent,
+                    event.mm_keys[index] if event.mm_keys else (),
+                    msgspec.UNSET if extras is None else extras[index],
+                    adapted=event.lora_id is not None or event.lora_name is not None,
+                )
+                scopes, knowledge = self._scopes(event, block, links[index])
+                above = None if parent is None else self._states.get(parent)
+                result = self._block(
+                    _Case(block, value, links[index], above, scopes, knowledge, batch, event, index), label
+                )
+            if isinstance(result, Unknown):
+                self.unknown[result.why] += 1
+            results.append(result)
+            parent = value
+        return results
+
+    # what is known
+
+    def _product(self, loras: Iterable[int | None], name: str | None, salts: Sequence[str | None]) -> tuple[Scope, ...]:
+        scopes = (
+            Scope(lora, name, salt) if lora is not None or name is not None or salt is not None else NO_SCOPE
+            for lora in loras
+            for salt in salts
+        )
+        return tuple(scopes)[:SCOPES]
+
+    def _scopes(self, event: Event, block: Block, link: Link) -> tuple[tuple[Scope, ...], frozenset[Input]]:
+        """The scopes that the block can be in, and which inputs they are complete for."""
+        extra: frozenset[Input] = frozenset() if block.extra is msgspec.UNSET else frozenset({"extra"})
+        if link.scopes:
+            possible = link.scopes
+            if event.lora_id:  # the event says which of them
+                named = frozenset(scope for scope in possible if scope.lora == event.lora_id % TWO_64)
+                possible = named or possible
+            scopes = tuple(
+                Scope(scope.lora, event.lora_name if scope.lora is not None else None, scope.salt)
+                for scope in sorted(possible, key=repr)
+            )
+            return scopes[:SCOPES], extra | {"lora", "salt"}
+        if event.lora_id is None and event.lora_name is None and event.cache_salt is None:
+            return self._bare, extra
+        known: set[Input] = set(extra)
+        loras, salts = self._loras, self._salts
+        if event.lora_id == 0:
+            loras = tuple(dict.fromkeys((None, 0, *loras)))
+        elif event.lora_id is not None:
+            loras = (event.lora_id % TWO_64,)
+            known.add("lora")
+        if event.cache_salt is not None:
+            salts = (event.cache_salt,)
+            known.add("salt")
+        return self._product(loras, event.lora_name, salts), frozenset(known)
+
+    def _attempt(self, function: Function, case: _Case) -> _Attempt | None:
+        """Try one function; None when the wire does not give it a state to begin with."""
+        block = case.block
+        if case.above is not None and (followed := case.above.get(function.name)) is not None:
+            state = function.step(followed, block)
+            shown: tuple[Scope, ...] = () if state.hash is None else (state.scope,)
+            return _Attempt(function, state if state.hash == case.value else None, state, bool(shown), shown)
+        root = block.parent is None
+        if not root and function.family == "key-chain":
+            return None
+        scopes = (NO_SCOPE,) if "extra" in function.inputs & case.knowledge else case.scopes
+        starts = [function.start(scope) if root else function.join(scope) for scope in scopes]
+        states = [function.step(start, block) for start in starts if start is not None]
+        if hit := next((state for state in states if state.hash == case.value), None):
+            return _Attempt(function, hit, hit, known=True, shown=(hit.scope,))
+        known = (
+            len(states) == len(starts)
+            and (function.inputs if root else function.later) <= case.knowledge
+            and (root or function.foreign or case.link.plain)
+            and all(state.hash is not None for state in states)
+        )
+        shown = tuple(state.scope for state in states if state.hash is not None)
+        return _Attempt(function, None, states[0] if known and len(states) == 1 else None, known, shown)
+
+    # one block
+
+    def _block(self, case: _Case, label: str | None) -> Result:
+        front = {function.name for function in (*self.candidates, *named(label))}
+        search = self._may_search(case)
+        attempts: list[_Attempt] = []
+        if self.settled or not search:
+            attempts = self._try((f for f in TRUE if f.name in front), case)
+        if search and (search := not any(attempt.hit for attempt in attempts)):
+            more = self._try((f for f in (*TRUE, *MISTAKES) if not (self.settled and f.name in front)), case)
+            self._left -= len(case.block.tokens) * len(more) * len(case.scopes)
+            attempts += more
+        right = [a for a in attempts if a.hit is not None and a.function.truth is None]
+        wrong = [a for a in attempts if a.hit is not None and a.function.truth is not None]
+        states = self._follow(case, attempts, (right or wrong)[:1])
+        sure = self._sure(case, attempts)
+        if label is not None:
+            self._compare(case, label, right, wrong, sure, states)
+        if right:
+            self._matched(case, right, wrong, states, searched=search)
+            for attempt in attempts if search else ():
+                scopes = [a.hit.scope for a in right if a.hit is not None and a.function.name == attempt.function.truth]
+                if attempt.hit is None and any(scope in attempt.shown for scope in scopes):
+                    self.against[attempt.function.name] += 1
+            return Match(tuple(attempt.function.name for attempt in right))
+        for name in dict.fromkeys((*(a.function.name for a in sure), *(str(a.function.truth) for a in wrong))):
+            self.missed.setdefault(name, Examples()).add(case.example(wrong, states, name))
+        for attempt in wrong:
+            truth = str(attempt.function.truth)
+            self.mistaken.setdefault(attempt.function.name, Examples()).add(case.example([attempt], states, truth))
+        if wrong or any(a.function.name in front for a in sure):
+            return Mismatch(wrong[0].function.name if wrong else None)
+        return Unknown(self._why(case, attempts, front))
+
+    def _may_search(self, case: _Case) -> bool:
+        if case.block.parent is None:
+            self._roots += 1
+            return self._left > 0 or self._roots % SAMPLE == 0
+        return self._left > 0
+
+    def _try(self, functions: Iterable[Function], case: _Case) -> list[_Attempt]:
+        return [attempt for function in functions if (attempt := self._attempt(function, case)) is not None]
+
+    def _counts(self, attempt: _Attempt, case: _Case) -> bool:
+        """Whether a mismatch counts: a foreign function's description is trusted where it has matched before."""
+        return not attempt.function.foreign or (attempt.function.name, case.place) in self._places
+
+    def _sure(self, case: _Case, attempts: Sequence[_Attempt]) -> list[_Attempt]:
+        """The true functions that do not give the hash, where none of the stream's with their label may do so."""
+        missed = [a for a in attempts if a.hit is None and a.known and a.function.truth is None]
+        told = {a.function.name for a in attempts if a.known}
+        blind = {f.label for f in self.candidates if f.name not in told}
+        return [a for a in missed if a.function.label not in blind and self._counts(a, case)]
+
+    def _follow(self, case: _Case, attempts: list[_Attempt], hits: list[_Attempt]) -> dict[str, State]:
+        """Remember where the chain stands under each function whose inputs are known now."""
+        states: dict[str, State] = {}
+        for attempt in attempts:
+            function, state = attempt.function, attempt.state
+            if state is None and hits and hits[0].hit is not None:
+                scope = hits[0].hit.scope
+                start = function.start(scope) if case.block.parent is None else function.join(scope)
+                state = None if start is None else function.step(start, case.block)
+            if state is not None:
+                states[function.name] = state
+        if states or self._states.get(case.value) is None:
+            self._states.put(case.value, states)
+        return states
+
+    def _compare(
+        self,
+        case: _Case,
+        label: str,
+        right: list[_Attempt],
+        wrong: list[_Attempt],
+        sure: list[_Attempt],
+        states: Mapping[str, State],
+    ) -> None:
+        """Hold the block against the functions that the label names, if it names any."""
+        functions = named(label)
+        wanted = {function.name for function in functions}
+        if any(attempt.function.name in wanted for attempt in right):
+            self.told += 1
+        elif wanted and (right or wrong or any(attempt.function.name in wanted for attempt in sure)):
+            self.untrue.add(case.example(right or wrong, states, label, functions))
+
+    def _matched(
+        self, case: _Case, right: list[_Attempt], wrong: list[_Attempt], states: Mapping[str, State], *, searched: bool
+    ) -> None:
+        self.matched += 1
+        doubted = {(attempt.function.label, attempt.hit.scope) for attempt in wrong if attempt.hit is not None}
+        sure = searched or self.settled or len(case.block.tokens) >= LONG
+        hits = [attempt.function for attempt in right]
+        both = tuple(function for function in self.candidates if function in hits)
+        for attempt in right:
+            name = attempt.function.name
+            if both and attempt.function not in both:
+                continue  # v1 behind a digest token is v2 by definition: what text has ruled out is not counted
+            self.matches[name] += 1
+            self._places.add((name, case.place))
+            if sure and attempt.hit is not None and (attempt.function.label, attempt.hit.scope) not in doubted:
+                self.solid[name] += 1
+        if both:
+            for function in set(self.candidates) - set(both):
+                del self.matches[function.name], self.solid[function.name]
+            self.candidates = both
+        elif not self.candidates or self._carried:
+            self.candidates, self.settled = tuple(hits), False
+        else:
+            self.conflicts.add(case.example(right, states, self.candidates[0].name))
+        self.settled = self.settled or self.main is not None
+        self._carried = False
+
+    def _why(self, case: _Case, attempts: list[_Attempt], front: set[str]) -> str:
+        if not attempts and not front:
+            return SEARCHED
+        if case.block.parent is not None and case.above is None:
+            return FORGOTTEN if self._states.forgotten else PARENT
+        if not front and case.knowledge >= {"lora", "salt"}:
+            return NOTHING
+        return SCOPE

@@ -1,0 +1,184 @@
+"""``kvwire check`` and ``kvwire judge``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from kvwire.attack import targets
+from kvwire.attack.probes.kit.session import Limits, Mode
+from kvwire.attack.run import Progress, Settings, run, silent
+from kvwire.attack.targets import TargetError, TraceTarget, parse
+from kvwire.conclusion import result
+from kvwire.conclusion.conclude import FilterError, Wanted, conclude, select
+from kvwire.judges.verdict import Exit
+from kvwire.report.console import render
+from kvwire.standard import registry
+from kvwire.standard.registry import Profile, UnknownNameError
+from kvwire.trace import files
+from kvwire.trace.records import Trace, TraceError
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _profile(name: str) -> Profile:
+    try:
+        return registry.profile(name)
+    except UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """What is being done, on a terminal; nothing in a pipe."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield silent
+        return
+    with console.status("…") as status:
+        yield lambda text: status.update(f"{text} …")
+
+
+def _writable(path: Path | None, option: str) -> None:
+    """Refuse before the run what would lose its result after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.UsageError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
+
+
+def _finish(judged: Trace, profile: str | None, wanted: Wanted, json: Path | None, *, quiet: bool) -> int:
+    """Judge, report, and give the exit code."""
+    outcome = conclude(judged, registry.load(), _profile(profile or judged.header.profile), wanted)
+    if json is not None:
+        json.write_bytes(result.dump(outcome))
+    if not quiet:
+        render(outcome, Console(soft_wrap=False))
+    if outcome.summary.interrupted:
+        return Exit.INTERRUPTED
+    assert outcome.summary.exit is not None
+    return outcome.summary.exit
+
+
+def _judging(command: click.decorators.FC) -> click.decorators.FC:
+    """The options that checking and judging share."""
+    for option in reversed(
+        (
+            click.option("--json", type=_FILE, help="Write the result stream (NDJSON) to this file."),
+            click.option("--profile", help="Hold it to this profile: core, replay, ranks, multimodal, legacy-array-…"),
+            click.option(
+                "--only", multiple=True, metavar="ID", help="Only this sentence, or area such as SEQ; repeatable."
+            ),
+            click.option("--strict", is_flag=True, help="A warning is a failure."),
+            click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
+            click.option("--quiet", is_flag=True, help="No report; the exit code and the files say it all."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("target", default="reference:")
+@_judging
+@click.option("--drive", metavar="openai:URL", help="Drive the engine behind zmq:… by its OpenAI-compatible API.")
+@click.option("--record", type=_FILE, help="Write the trace of the run to this file; judge it again with `judge`.")
+@click.option(
+    "--for", "seconds", type=click.FloatRange(min=0.1), help="Seconds to listen to a target that is not driven (10)."
+)
+@click.option("--quick", is_flag=True, help="Listen, work a little and ask for replay; no attack (10 s at most).")
+@click.option("--thorough", is_flag=True, help="Everything, long runs under pressure included (minutes).")
+def check(
+    target: str,
+    json: Path | None,
+    profile: str | None,
+    only: tuple[str, ...],
+    strict: bool,
+    allow_inconclusive: bool,
+    quiet: bool,
+    drive: str | None,
+    record: Path | None,
+    seconds: float | None,
+    quick: bool,
+    thorough: bool,
+) -> int:
+    """Check a publisher: attack TARGET and say, sentence by sentence, what holds.
+
+    \b
+    reference:                      the reference publisher (the default)
+    mutant:NAME                     a publisher with one known fault (`kvwire mutants list`)
+    zmq:tcp://H:P?replay=tcp://H:P&topic=T&ranks=N&mode=connect|bind
+                                    a running publisher; mode=bind when it dials
+    zmq:… --drive openai:http://H:P/v1
+                                    and prompts to its engine by an OpenAI-compatible API
+    exec:COMMAND                    a publisher behind an adapter
+    trace:FILE                      a recorded run
+    FILE.toml                       a conformance statement
+
+    \b
+    Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive (something that the
+    profile wants shown was not), 4 error (the target was not reached, or the harness failed), 130 interrupted.
+    """  # noqa: D301 - click reads the \b
+    wanted = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
+    try:
+        place = parse(target)
+        if drive is not None:
+            place = targets.drive(place, drive)
+        select(only, registry.load())
+    except (TargetError, FilterError) as error:
+        raise click.UsageError(str(error)) from None
+    if profile is not None:
+        _profile(profile)
+    _writable(json, "--json")
+    _writable(record, "--record")
+    if quick and thorough:
+        raise click.UsageError("--quick and --thorough exclude each other")
+    if isinstance(place, TraceTarget):
+        if record is not None or seconds is not None or quick or thorough:
+            raise click.UsageError(
+                "a trace is judged, not run: --record, --for, --quick and --thorough say nothing here"
+            )
+        return _judge(place.path, profile, wanted, json, quiet=quiet)
+    limits = Limits() if seconds is None else msgspec.structs.replace(Limits(), listen_s=seconds)
+    mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
+    with _progress() as progress:
+        recorded = run(place, Settings(profile=profile, mode=mode, limits=limits), progress)
+    if record is not None:
+        files.write(recorded, record)
+    return _finish(recorded, profile, wanted, json, quiet=quiet)
+
+
+@click.command("judge")
+@click.argument("file", type=_FILE)
+@_judging
+def judge_command(
+    file: Path,
+    json: Path | None,
+    profile: str | None,
+    only: tuple[str, ...],
+    strict: bool,
+    allow_inconclusive: bool,
+    quiet: bool,
+) -> int:
+    """Judge a recorded run again: the same trace gets the same verdicts.
+
+    Exit codes are those of `kvwire check`.
+    """
+    wanted = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
+    try:
+        select(only, registry.load())
+    except FilterError as error:
+        raise click.UsageError(str(error)) from None
+    _writable(json, "--json")
+    return _judge(file, profile, wanted, json, quiet=quiet)
+
+
+def _judge(file: Path, profile: str | None, wanted: Wanted, json: Path | None, *, quiet: bool) -> int:
+    try:
+        recorded = files.read(file)
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
+    return _finish(recorded, profile, wanted, json, quiet=quiet)

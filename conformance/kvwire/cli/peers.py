@@ -1,0 +1,206 @@
+"""``kvwire serve`` and ``kvwire mutants``: the publishers of ours."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from kvwire.judges.verdict import Exit
+from kvwire.peers.mutants import LEVELS, MUTANTS
+from kvwire_reference.cache import CacheConfig, CacheEngine
+from kvwire_reference.endpoints import EndpointError
+from kvwire_reference.hashing import ALGORITHMS
+from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
+
+if TYPE_CHECKING:
+    from kvwire.selftest.matrix import Row
+
+
+@click.command()
+@click.option("--endpoint", default="tcp://127.0.0.1:5557", show_default=True, help="Where rank 0 publishes.")
+@click.option("--replay", default="tcp://127.0.0.1:5657", show_default=True, help="Replay socket, or `none`.")
+@click.option("--topic", default="kv-events", show_default=True, help="Topic of every message.")
+@click.option("--rank", default=0, show_default=True, type=click.IntRange(min=0), help="Global rank.")
+@click.option("--algorithm", default="v2_sha256_64/u32", show_default=True, type=click.Choice(tuple(ALGORITHMS)))
+@click.option("--block-size", default=16, show_default=True, type=click.IntRange(min=1), help="Tokens of a block.")
+@click.option("--capacity", default=256, show_default=True, type=click.IntRange(min=1), help="Blocks in the cache.")
+@click.option("--rate", default=50.0, show_default=True, type=click.FloatRange(min=0.1), help="Prompts a second.")
+@click.option("--wildcard", is_flag=True, help="Permit an endpoint on every interface: prompts become readable there.")
+def serve(
+    endpoint: str,
+    replay: str,
+    topic: str,
+    rank: int,
+    algorithm: str,
+    block_size: int,
+    capacity: int,
+    rate: float,
+    wildcard: bool,
+) -> None:
+    """Run the reference publisher with a workload of made-up prompts, until stopped (Ctrl-C)."""
+    import random
+
+    config = PublisherConfig(
+        endpoint=endpoint,
+        replay_endpoint=None if replay == "none" else replay,
+        topic=topic,
+        rank=rank,
+        world_size=rank + 1,
+        wildcard=wildcard,
+    )
+    try:
+        publisher = ZmqPublisher(config)
+        publisher.start()
+    except EndpointError as error:
+        raise click.UsageError(str(error)) from None
+    stopping = False
+
+    def stop(_: int, __: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    engine = CacheEngine(publisher, CacheConfig(block_size=block_size, capacity=capacity, algorithm=algorithm))
+    where = f"zmq:{publisher.endpoint}?topic={topic}" + (
+        f"&replay={publisher.replay_endpoint}" if publisher.replay_endpoint else ""
+    )
+    click.echo(f"kvwire check '{where}'")
+    random_ = random.Random(1)
+    prefixes = [[random_.randrange(100_000) for _ in range(4 * block_size)] for _ in range(8)]
+    try:
+        for turn in itertools.count():
+            if stopping:
+                break
+            if turn % 500 == 499:
+                engine.reset()
+            prompt = random_.choice(prefixes) + [
+                random_.randrange(100_000) for _ in range(random_.randrange(4 * block_size))
+            ]
+            engine.insert(prompt, lora_id=7 if turn % 10 == 3 else None)
+            engine.flush()
+            time.sleep(1 / rate)  # the pace of the workload, not an oracle
+    finally:
+        publisher.shutdown()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    counters = publisher.counters
+    click.echo(f"stopped: {counters.offered} batches offered, {counters.sent} sent, {counters.dropped} dropped")
+
+
+@click.group()
+def mutants() -> None:
+    """The mutants: the reference with one known fault each."""
+
+
+@mutants.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--reports", "by_report", is_flag=True, help="By public report: which mutants reproduce it.")
+def list_command(as_json: bool, by_report: bool) -> None:
+    """List every mutant, the sentence it breaks, and what else must speak."""
+    if by_report:
+        _reports(as_json)
+    elif as_json:
+        for mutant in MUTANTS.values():
+            expected = {level: sorted(mutant.expected[level]) for level in LEVELS}
+            click.echo(
+                msgspec.json.encode(
+                    {
+                        "name": mutant.name,
+                        "primary": mutant.primary,
+                        "change": mutant.change,
+                        "reports": mutant.reports,
+                        "expected": expected,
+                    }
+                )
+            )
+    else:
+        rows = []
+        for mutant in MUTANTS.values():
+            others = sorted({i.removeprefix("KVW-") for level in LEVELS for i in mutant.expected[level]})
+            others.remove(mutant.primary.removeprefix("KVW-"))
+            rows.append((mutant.name, mutant.primary, mutant.levels[0], mutant.change, " ".join(others)))
+        _table(("mutant", "breaks", "seen when", "change", "also"), rows)
+
+
+def _reports(as_json: bool) -> None:
+    """The museum: each public report, and the mutants that do what it tells."""
+    by_report: dict[str, list[str]] = {}
+    for mutant in MUTANTS.values():
+        for report in mutant.reports:
+            by_report.setdefault(report, []).append(mutant.name)
+    if as_json:
+        for report, names in sorted(by_report.items()):
+            click.echo(msgspec.json.encode({"report": report, "mutants": names}))
+        return
+    rows = [
+        (report if at == 0 else "", name, MUTANTS[name].primary, MUTANTS[name].change)
+        for report, names in sorted(by_report.items())
+        for at, name in enumerate(names)
+    ]
+    _table(("report", "mutant", "breaks", "change"), rows)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, no_wrap=name in ("mutant", "breaks", "report", "sentence"), overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+@mutants.command("matrix")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(tuple(MUTANTS)))
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
+@click.option("--again", default=0, show_default=True, type=click.IntRange(min=0), help="Further runs of what is not.")
+def matrix_command(
+    names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int
+) -> None:
+    """Run every mutant, or those named, and say for each sentence what killed it and what should have.
+
+    Each run is judged at every level of control, and once more from its stored trace, to the same result. Ends with 1
+    if anything was not exactly as `mutants list` says it must be.
+    """
+    from kvwire.selftest import matrix
+
+    chosen = names or tuple(MUTANTS)
+    done = matrix.measured(chosen, processes, _progress, keep, again)
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
+    rows = [
+        (requirement, *(str(count[cell] or "") for cell in matrix.CELLS), " ".join(primary))
+        for requirement, count, primary in matrix.by_requirement(done)
+    ]
+    _table(("sentence", *matrix.CELLS, "made for it"), rows)
+    exact = sum(row.exact for row in done.rows)
+    click.echo(f"{exact} of {len(done.rows)} mutants were heard for what they break, and for nothing else")
+    if retried := [row.mutant for row in done.rows if row.exact and row.runs > 1]:
+        click.echo(f"not at once, but when run again: {' '.join(retried)}")
+    if done.without:
+        click.echo(f"judged, and broken by no mutant: {' '.join(done.without)}")
+    if exact < len(done.rows):
+        raise SystemExit(Exit.NOT_CONFORMANT)
+
+
+def _progress(row: Row) -> None:
+    wrong = [
+        f"{level}: {requirement} {cell}"
+        for level, cells in row.cells.items()
+        for requirement, cell in cells.items()
+        if cell != "killed"
+    ]
+    said = "; ".join([*wrong, *row.troubles, *row.amiss]) or "killed"
+    click.echo(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)

@@ -1,0 +1,130 @@
+"""The command line. Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive, 4 error,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import click
+
+from kvwire.cli.check import check, judge_command
+from kvwire.cli.hash import hash_command
+from kvwire.cli.peers import mutants, serve
+from kvwire.cli.selftest import selftest
+from kvwire.cli.spec import spec
+from kvwire.cli.vectors import vectors
+from kvwire.judges import TABLE
+from kvwire.judges.verdict import Exit
+from kvwire.standard import registry
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version("kvwire"), prog_name="kvwire")
+def main() -> None:
+    """Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
+
+    \b
+    kvwire check                                  the reference publisher
+    kvwire check 'zmq:tcp://HOST:PORT'            a running publisher, listening only
+    kvwire check 'exec:COMMAND'                   a publisher behind an adapter
+    kvwire explain KVW-SEQ-004                    one sentence, and what decides it
+
+    Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive, 4 error, 130 interrupted.
+    """  # noqa: D301 - click reads the \b
+
+
+@main.command("list")
+@click.option("--profile", help="Only the sentences of this profile.")
+@click.option("--level", help="Only this level: MUST, SHOULD, MAY, 'MUST NOT', 'SHOULD NOT'.")
+@click.option("--binds", type=click.Choice(["publisher", "consumer", "replay-client"]), help="Only what binds these.")
+@click.option("--not-judged", is_flag=True, help="Only sentences without a judge, with the reason.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_command(profile: str | None, level: str | None, binds: str | None, not_judged: bool, as_json: bool) -> None:
+    """List the sentences of the standard."""
+    import msgspec
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    try:
+        ids = None if profile is None else set(registry.profile(profile).ids)
+    except registry.UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+    rows = [
+        r
+        for r in registry.load().requirements
+        if (ids is None or r.id in ids)
+        and (level is None or r.level == level.upper())
+        and (binds is None or r.binds == binds)
+        and not (not_judged and r.id in TABLE)
+    ]
+    if not rows:
+        raise click.UsageError("no sentence matches these filters")
+    if as_json:
+        for row in rows:
+            click.echo(msgspec.json.encode(row))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("id", "level", "binds", "status", "sentence"):
+        table.add_column(name, no_wrap=name in ("id", "level"), overflow="fold")
+    for row in rows:
+        reason = row.pending or row.review or row.untestable
+        text = row.sentence if not (not_judged and reason) else f"{row.sentence} ({reason})"
+        table.add_row(row.id, row.level, row.binds, row.status, Text(text))
+    Console().print(table)
+
+
+@main.command()
+@click.argument("requirement", metavar="ID")
+def explain(requirement: str) -> None:
+    """Explain one sentence: its words, place, what it needs, what decides it, and its mutants."""
+    from kvwire.cli.explanation import explanation
+
+    try:
+        click.echo(explanation(requirement.upper()))
+    except registry.UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+
+
+main.add_command(check)
+main.add_command(judge_command)
+main.add_command(hash_command)
+main.add_command(serve)
+main.add_command(mutants)
+main.add_command(spec)
+main.add_command(vectors)
+main.add_command(selftest)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; nothing else decides it.
+
+    An uncaught exception is 4, with its traceback on standard error: Python's own 1 means *not conformant* here.
+    """
+    try:
+        code = main.main(args=arguments, prog_name="kvwire", standalone_mode=False)
+    except click.exceptions.Abort:
+        return int(Exit.INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        return int(Exit.USAGE)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return int(Exit.ERROR)
+    except Exception:  # noqa: BLE001 - the one place that maps whatever goes wrong to an exit code
+        traceback.print_exc()
+        click.echo("kvwire: error: this is a fault of the harness, not of the target; please report it", err=True)
+        return int(Exit.ERROR)
+    return code if isinstance(code, int) else int(Exit.CONFORMANT)
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(run())

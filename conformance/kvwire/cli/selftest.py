@@ -1,0 +1,73 @@
+"""``kvwire selftest``: for those who change kvwire, in a checkout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from kvwire.judges.verdict import Exit
+from kvwire.selftest import compare as comparing
+from kvwire.selftest.compare import EXAMPLES, CompareError
+from kvwire.standard import resources
+
+_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.group()
+def selftest() -> None:
+    """Test the tester (in a checkout)."""
+
+
+def _home() -> Path:
+    """The checkout around this package.
+
+    Raises:
+        click.UsageError: when there is none.
+    """
+    home = resources.vectors().parent
+    if not (home / ".git").exists():
+        raise click.UsageError("this works in a git checkout of kvwire, with an editable install: pip install -e .")
+    return home
+
+
+@selftest.command()
+@click.argument("before", default="HEAD")
+@click.argument("after", default=".")
+@click.option("--traces", "folders", multiple=True, type=_FOLDER, help="Judge these traces too; repeatable.")
+def compare(before: str, after: str, folders: tuple[Path, ...]) -> int:
+    """Judge every stored trace by two commits and say where they differ (`.`: the working tree).
+
+    Judged are the session vectors, the stored traces of real implementations, and *.kvtrace below --traces. Ends
+    with 1 when a verdict, a count, a finding, a note or a summary is not the same to the byte.
+
+    \b
+    kvwire selftest compare                what the uncommitted change does to verdicts
+    kvwire selftest compare v0.1.0 HEAD    what everything since has done
+    """  # noqa: D301 - click reads the \b
+    home = _home()
+    stored = [home / "vectors" / "session", *sorted((home / "implementations").glob("*/traces"))]
+    try:
+        result = comparing.compare(home, before, after, [*stored, *folders])
+    except CompareError as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(f"{result.traces} traces, {result.outcomes} outcomes, judged by {before} and {after}")
+    for title, only in ((before, result.only_before), (after, result.only_after)):
+        if only:
+            fields = ", ".join(f"{field} ×{count}" for field, count in only.items())
+            click.echo(f"fields that {title} alone knows, not compared: {fields}")
+    if not result.differences:
+        click.echo(f"no difference: sha256 {result.digests[0]}")
+        return Exit.CONFORMANT
+    shown: Counter[str] = Counter()
+    for difference in result.differences:
+        shown[difference.trace] += 1
+        if shown[difference.trace] <= EXAMPLES:
+            click.echo(
+                f"{difference.trace}: {difference.line}: {difference.field}: {difference.before} → {difference.after}"
+            )
+        elif shown[difference.trace] == EXAMPLES + 1:
+            click.echo(f"{difference.trace}: … more")
+    click.echo(f"{len(result.differences)} differences in {len(shown)} of {result.traces} traces")
+    return Exit.NOT_CONFORMANT

@@ -1,0 +1,60 @@
+"""``kvwire spec``: build, check and release the standard, inside a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kvwire.judges.verdict import Exit
+from kvwire.standard import drift
+from kvwire.standard.prose import Problem
+
+
+def _folder() -> Path:
+    folder = drift.checkout()
+    if folder is None:
+        raise click.UsageError(
+            "this kvwire is an installed copy and its standard read-only: run `kvwire spec` in a checkout, installed "
+            "with `python -m pip install --editable .`"
+        )
+    return folder
+
+
+def _judges() -> dict[str, drift.Place]:
+    from kvwire.judges import TABLE
+    from kvwire.judges.places import places
+
+    return places(TABLE)
+
+
+def _end(problems: list[Problem], done: str) -> None:
+    for problem in problems:
+        click.echo(str(problem))
+    if problems:
+        click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", err=True)
+        raise click.exceptions.Exit(Exit.NOT_CONFORMANT)
+    click.echo(done)
+
+
+@click.group()
+def spec() -> None:
+    """Build, check and release the standard (in a checkout)."""
+
+
+@spec.command()
+def build() -> None:
+    """Write the registry, the lock file and the ceiling of pending ids."""
+    _end(drift.build(_folder()), "spec: built")
+
+
+@spec.command()
+def check() -> None:
+    """Find whatever does not fit together: prose, table, judges, lock, ceiling, profiles."""
+    _end(drift.check(_folder(), _judges()), "spec: everything fits together")
+
+
+@spec.command()
+def release() -> None:
+    """Freeze the edition; refused while any id is pending."""
+    _end(drift.release(_folder(), _judges()), "spec: edition frozen")

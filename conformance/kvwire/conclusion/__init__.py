@@ -1,0 +1,1 @@
+"""From a trace to a result: every judge on every stream, and what becomes of their tallies."""

@@ -1,0 +1,289 @@
+"""From a trace to a whole result: the outcomes of every stream, holes, troubles, the aggregate and the exit code."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+
+import msgspec
+
+from kvwire.conclusion import result
+from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.conclusion.result import Result
+from kvwire.history.losses import losses
+from kvwire.history.timeline import Attribution
+from kvwire.judges import TABLE
+from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
+from kvwire.standard.registry import ControlLevel, Profile, Registry
+from kvwire.trace.records import Header, Source, Trace
+
+ARRAYS_BREAK = "EVT-001"
+"""The sentence that every array event breaks."""
+
+
+class FilterError(ValueError):
+    """A filter that matches nothing; the message names it."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked of a run: a filter of ids or areas, and how strict the exit code is."""
+
+    only: tuple[str, ...] = ()
+    strict: bool = False
+    allow_inconclusive: bool = False
+
+
+def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
+    """The judged ids that a filter names: ids, or areas such as ``SEQ``; None when there is no filter.
+
+    Raises:
+        FilterError: when a part of it matches no id that has a judge.
+    """
+    if not only:
+        return None
+    chosen: set[str] = set()
+    for part in only:
+        wanted = part.upper()
+        found = {
+            requirement.id
+            for requirement in registry.binding("publisher")
+            if requirement.id in TABLE and wanted in (requirement.id, requirement.area)
+        }
+        if not found:
+            hint = ""
+            if wanted in registry:
+                requirement = registry[wanted]
+                hint = f": {wanted} binds a {requirement.binds} and is {requirement.status}"
+            raise FilterError(f"--only {part} matches no judged sentence{hint}; `kvwire list` shows them all")
+        chosen |= found
+    return frozenset(chosen)
+
+
+def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted | None = None) -> Result:
+    """Judge a trace and draw the conclusion.
+
+    A function of its arguments only: a live run and its recording give the same bytes.
+    """
+    wanted = wanted or Wanted()
+    only = select(wanted.only, registry)
+    judged = [judge_stream(trace, stream, registry, profile, only) for stream in trace.header.streams]
+    troubles = [result.Trouble(text=text) for text in _troubles(trace)]
+    outcomes = [outcome for stream in judged for outcome in stream.outcomes]
+    outcomes, died = _deaths(trace, outcomes, only)
+    troubles += [result.Trouble(text=text) for text in died]
+    return Result(
+        run=_run(trace, profile, wanted),
+        streams=tuple(_stream(stream) for stream in judged),
+        holes=tuple(hole for stream in judged for hole in _holes(stream)),
+        troubles=tuple(troubles),
+        outcomes=tuple(_line(outcome, registry) for outcome in outcomes),
+        summary=_summary(trace, judged, outcomes, troubles, registry, profile, wanted, only),
+    )
+
+
+# --- trouble and deaths ------------------------------------------------------------------------------------------
+
+
+def _troubles(trace: Trace) -> list[str]:
+    """Our own trouble, and endpoints that were never reached."""
+    texts = [
+        str(record.detail.get("text", record.detail))
+        for record in trace.records
+        if record.source == Source.HARNESS and record.event == "trouble"
+    ]
+    texts += [
+        f"stream {record.stream}: no ZeroMQ handshake on {record.detail['endpoint']} within "
+        f"{record.detail['bound_s']:g} s: is a publisher there, and may this client connect?"
+        for record in trace.records
+        if record.event == "unreachable"
+    ]
+    return list(dict.fromkeys(texts))
+
+
+def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) -> tuple[list[Outcome], list[str]]:
+    """A target that died: a failure of what it had to survive, else trouble.
+
+    Other instances that the harness started are the target where they were attacked, each by itself; how others end is
+    for those who started them.
+    """
+    texts: list[str] = []
+    own = {"", *(stream.name for stream in trace.header.streams)}
+    attacked = {record.stream for record in trace.records if record.event == "attack"}
+    for index, record in enumerate(trace.records):
+        if record.source != Source.PROCESS or record.event != "exit" or record.detail.get("expected", True):
+            continue
+        if record.stream not in own | attacked:
+            continue
+        same = own if record.stream in own else {record.stream}
+        before = (r for r in reversed(trace.records[:index]) if r.stream in same)
+        stimulus = next((r for r in before if r.source == Source.STIMULUS), None)
+        survive = set(stimulus.detail.get("must_survive", ())) if stimulus is not None else set()
+        if only is not None:
+            survive &= only
+        how = f"the adapter's process ended by itself ({record.detail.get('how')})"
+        if stimulus is None or not survive:
+            said = " | ".join(record.detail.get("stderr", ())[-3:])
+            texts.append(f"{how}{'; its standard error ends: ' + said if said else ''}")
+            continue
+        finding = Finding(
+            expected=f"a publisher that goes on after `{stimulus.event}`", seen=how, where=Where(record=index)
+        )
+        outcomes = [_failed(outcome, finding) if outcome.requirement in survive else outcome for outcome in outcomes]
+    return outcomes, texts
+
+
+def _failed(outcome: Outcome, finding: Finding) -> Outcome:
+    return msgspec.structs.replace(
+        outcome,
+        verdict=Verdict.FAIL,
+        witnesses=outcome.witnesses + 1,
+        violations=outcome.violations + 1,
+        findings=[*outcome.findings, finding],
+    )
+
+
+# --- lines -------------------------------------------------------------------------------------------------------
+
+
+def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
+    header = trace.header
+    driven = ["--drive", header.drive] if header.drive else []
+    words = ["kvwire", "check", header.target, *driven, "--profile", profile.profile]
+    if header.mode != "plain":
+        words.append(f"--{header.mode}")
+    for part in wanted.only:
+        words += ["--only", part]
+    return result.Run(
+        format=result.FORMAT,
+        edition=header.edition,
+        target=header.target,
+        implementation=header.implementation,
+        level=header.level,
+        profile=profile.profile,
+        streams=[stream.name for stream in header.streams],
+        sets=list(header.sets),
+        mode=header.mode,
+        probes=list(header.probes),
+        left_out=list(header.left_out),
+        statement_sha256=header.statement.digest,
+        reproduce=shlex.join(words),
+    )
+
+
+def _line(outcome: Outcome, registry: Registry) -> result.Outcome:
+    requirement = registry[outcome.requirement]
+    return result.Outcome(
+        requirement=outcome.requirement,
+        stream=outcome.stream,
+        verdict=outcome.verdict,
+        level=requirement.level,
+        sentence=requirement.sentence,
+        witnesses=outcome.witnesses,
+        violations=outcome.violations,
+        reason=outcome.reason,
+        findings=outcome.findings,
+        notes=outcome.notes,
+    )
+
+
+def _stream(judged: Judged) -> result.Stream:
+    return result.Stream(
+        name=judged.stream.name,
+        form=judged.form,
+        batches=sum(len(incarnation.batches) for incarnation in judged.timeline.incarnations),
+        events=judged.events,
+        incarnations=len(judged.timeline.incarnations),
+        notes=list(judged.notes),
+    )
+
+
+def _holes(judged: Judged) -> list[result.Hole]:
+    return [
+        result.Hole(
+            stream=judged.stream.name,
+            incarnation=incarnation.index,
+            first=str(gap.first),
+            last=str(gap.last),
+            attribution=gap.attribution,
+            why=gap.why,
+        )
+        for incarnation in judged.timeline.incarnations
+        for gap in incarnation.gaps
+    ] + [
+        result.Hole(
+            stream=judged.stream.name,
+            incarnation=loss.incarnation,
+            first=str(loss.first),
+            last=str(loss.last),
+            attribution=Attribution.TRANSPORT,
+            why=f"{loss.source} lacks {loss.count} of them, which {loss.delivered_by} delivered",
+        )
+        for loss in losses(judged.timeline)
+    ]
+
+
+# --- the summary -------------------------------------------------------------------------------------------------
+
+
+def _summary(
+    trace: Trace,
+    judged: list[Judged],
+    outcomes: list[Outcome],
+    troubles: list[result.Trouble],
+    registry: Registry,
+    profile: Profile,
+    wanted: Wanted,
+    only: frozenset[str] | None,
+) -> result.Summary:
+    level = _shown(trace.header)
+    needed = frozenset(profile.conclusive.get(level, ())) if only is None else only
+    missing = sorted({o.requirement for o in outcomes if o.verdict is Verdict.INCONCLUSIVE and o.requirement in needed})
+    counted = [o.verdict for o in outcomes if o.verdict is not Verdict.INCONCLUSIVE or o.requirement in needed]
+    if troubles:
+        counted.append(Verdict.ERROR)
+    verdict = aggregate(counted)
+    if verdict is Verdict.NOT_APPLICABLE and outcomes:
+        verdict = Verdict.INCONCLUSIVE
+    claimed = [r for r in registry.binding("publisher") if r.id in profile.ids and (only is None or r.id in only)]
+    not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in TABLE}
+    code = exit_code(verdict, strict=wanted.strict)
+    if code is Exit.INCONCLUSIVE and wanted.allow_inconclusive:
+        code = Exit.CONFORMANT
+    return result.Summary(
+        headline=_headline(trace, judged, outcomes, verdict, profile),
+        judged=len(claimed) - len(not_judged),
+        total=len(claimed),
+        counts=dict(sorted(Counter(str(outcome.verdict) for outcome in outcomes).items())),
+        not_judged=not_judged,
+        conclusive_missing=missing,
+        verdict=None if trace.interrupted else verdict,
+        exit=None if trace.interrupted else int(code),
+        interrupted=trace.interrupted,
+    )
+
+
+def _shown(header: Header) -> ControlLevel:
+    """The level whose conclusions a run owes: a quick one attacks nothing, whatever it could have driven."""
+    if header.mode != "quick":
+        return header.level
+    return "replayable" if any(stream.replay for stream in header.streams) else "passive"
+
+
+def _headline(trace: Trace, judged: list[Judged], outcomes: list[Outcome], verdict: Verdict, profile: Profile) -> str:
+    scope = f"edition {trace.header.edition}, profile {profile.profile}, {trace.header.level}"
+    if trace.interrupted:
+        return f"interrupted: what was found so far, no verdict on the whole ({scope})"
+    failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})
+    legacy = sorted({stream.form for stream in judged if stream.form.startswith("array")})
+    if legacy:
+        failed = sorted({*failed, ARRAYS_BREAK})  # it does so under a legacy profile too, which does not list it
+        return f"legacy {', '.join(legacy)}; edition 1: not conformant ({', '.join(failed)})"
+    match verdict:
+        case Verdict.FAIL:
+            return f"not conformant ({', '.join(failed)}); {scope}"
+        case Verdict.ERROR:
+            return f"error: the run could not be carried out; {scope}"
+        case Verdict.INCONCLUSIVE:
+            return f"inconclusive: too little was seen; {scope}"
+        case _:
+            return f"conformant as far as this level shows; {scope}"

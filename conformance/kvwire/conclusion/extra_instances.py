@@ -1,0 +1,71 @@
+"""Other instances of the publisher that the harness attacked and listened to, as streams of their own to be judged.
+
+What they show counts for the stream that is driven: it is the same publisher. What they leave open counts only where
+nothing else was seen, and what they do not show says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kvwire.judges.verdict import Finding, Tally
+from kvwire.trace.records import Header, Record, Source, StreamInfo
+from kvwire.trace.stimuli import succeeded
+
+SHOWN = ("queue", "hwm", "ring", "cap", "block_size", "capacity")
+"""The options of ``start`` that a finding names."""
+
+
+class Attacked(msgspec.Struct, frozen=True, kw_only=True):
+    """One such instance: the stream it is judged as, the header with what it was started with, and what that was."""
+
+    stream: StreamInfo
+    header: Header
+    where: str
+
+
+def attacked(header: Header, instances: Mapping[str, Sequence[tuple[int, Record]]]) -> Iterator[Attacked]:
+    """Those of the other instances that were listened to, from their records by name."""
+    for name, records in instances.items():
+        marked = any(record.source == Source.STIMULUS and record.event == "attack" for _, record in records)
+        start = next((record.detail for _, record in records if succeeded(record, "start")), None)
+        if marked and start is not None:
+            yield _attacked(header, name, start)
+
+
+def _attacked(header: Header, name: str, start: Mapping[str, Any]) -> Attacked:
+    bound = start["bound"]
+    stream = StreamInfo(
+        name=name,
+        endpoint=bound["endpoint"],
+        replay=bound.get("replay"),
+        topic=bound.get("topic", ""),
+        rank=bound.get("rank", 0),
+    )
+    statement = header.statement.started(
+        ring=start.get("ring"), queue=start.get("queue"), block_size=start.get("block_size")
+    )
+    options = ", ".join(f"{option} {start[option]}" for option in SHOWN if start.get(option) is not None)
+    return Attacked(
+        stream=stream,
+        header=msgspec.structs.replace(header, statement=statement, streams=(stream,)),
+        where=f"{name}, started with {options}" if options else name,
+    )
+
+
+def count(tally: Tally, other: Tally, where: str) -> None:
+    """Let what an instance showed count for a tally of the driven stream."""
+    tally.saw(other.witnesses - other.violations)
+    for finding in other.findings:
+        seen = f"{finding.seen} ({where})"
+        tally.broke(Finding(expected=finding.expected, seen=seen, where=finding.where))
+    missing = other.violations - len(other.findings)
+    tally.violations += missing
+    tally.witnesses += missing
+    for note in other.notes:
+        tally.note(note)
+    if other.opened and not tally.witnesses:
+        tally.open(f"{other.open_reason} ({where})")

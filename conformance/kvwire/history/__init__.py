@@ -1,0 +1,1 @@
+"""What the records of one stream mean: incarnations, batches, gaps, answers, offers."""

@@ -1,0 +1,190 @@
+"""What each source of a stream delivered, cut into runs: stretches that are certainly of one life of the publisher.
+
+A live witness's messages are cut where a new life may begin: at the first message after a disconnect, and, while a
+disconnect has not been used as an excuse, after the next handshake and at each number that does not follow the last
+one. Each disconnect excuses one fall, whenever it comes after it. A replay answer is one run: it comes over one
+connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kvwire.trace.records import LIVE, Record, Source
+from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
+
+DISCONNECTED = "DISCONNECTED"
+"""The monitor event that excuses one fall."""
+HANDSHAKE = "HANDSHAKE_SUCCEEDED"
+REPLACING = frozenset({"start", "restart", "stop"})
+"""Stimuli after which connections end because the harness wanted it."""
+
+
+class Sighting(NamedTuple):
+    """One numbered batch as one source delivered it; ``record`` is its index in the trace."""
+
+    record: int
+    number: int
+    payload: bytes
+
+
+class Run:
+    """One run of a live witness.
+
+    ``fell``: it begins with a fall that a disconnect excuses. ``open``: a disconnect stands before it that no fall has
+    used, so that it may be of another life than the run before. ``breaks`` counts the disconnects after it, ``broken``
+    is the record of the first, ``back`` says whether the witness was connected again after that.
+    """
+
+    def __init__(self, source: str, first: int, *, fell: bool = False, is_open: bool = False) -> None:
+        self.source = source
+        self.first = first
+        self.last = first
+        self.fell = fell
+        self.open = is_open
+        self.broken: int | None = None
+        self.breaks = 0
+        self.back = False
+        self.sightings: list[Sighting] = []
+        self.payloads: dict[int, Sighting] = {}
+        """The first sighting of each number."""
+
+    def add(self, sighting: Sighting) -> None:
+        """Add what was delivered next."""
+        self.sightings.append(sighting)
+        self.payloads.setdefault(sighting.number, sighting)
+        self.last = sighting.record
+
+    def differs(self, other: Run) -> bool:
+        """Whether a number stands in both with different bytes."""
+        few, many = sorted((self.payloads, other.payloads), key=len)
+        return any(number in many and many[number].payload != seen.payload for number, seen in few.items())
+
+
+class AnswerRun(Run):
+    """One replay answer; ``first`` is the record of its request, ``start`` the number asked for."""
+
+    def __init__(self, source: str, first: int, start: int | None) -> None:
+        super().__init__(source, first)
+        self.start = start
+        self.ended = False
+        self.short = False
+        """It ended below a number that was live before the request: not what that life retains."""
+
+
+class _Witness:
+    """One live witness while its messages are cut."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.runs: list[Run] = []
+        self._last = -1
+        self._own: dict[int, bytes] = {}
+        self._disconnects = 0
+        self._handshakes = 0
+        self._noticed = 0
+        self._excuses = 0
+        self._fresh = False
+
+    def monitor(self, index: int, event: str) -> int | None:
+        """Follow the monitor; the index when a connection ended or another one joined it."""
+        self._disconnects += event == DISCONNECTED
+        self._handshakes += event == HANDSHAKE
+        if event == HANDSHAKE and self._excuses:
+            self._fresh = True  # what the new connection brings comes after it, and mostly at once
+        if event == HANDSHAKE and self.runs and self.runs[-1].broken is not None:
+            self.runs[-1].back = True
+        # Where the harness binds, a new publisher may connect before the old one's connection ends.
+        ended = max(self._disconnects, self._handshakes - 1)
+        if ended <= self._noticed:
+            return None
+        self._excuses += ended - self._noticed
+        self._noticed = ended
+        self._fresh = True
+        if self.runs:
+            self.runs[-1].breaks += 1
+            if self.runs[-1].broken is None:
+                self.runs[-1].broken = index
+        return index
+
+    def message(self, seen: Sighting) -> None:
+        """Take the next message."""
+        fresh, self._fresh = self._fresh, False
+        number = seen.number
+        fell = False
+        if not self.runs:
+            cut = True
+        elif not self._excuses:
+            cut = False
+        elif number <= self._last and self._own.get(number) != seen.payload:
+            cut = fell = True
+            self._excuses -= 1
+            self._own.clear()
+            self._last = -1
+        else:
+            cut = fresh or number > self._last + 1
+        if cut:
+            self.runs.append(Run(self.source, seen.record, fell=fell, is_open=bool(self._excuses)))
+        self.runs[-1].add(seen)
+        self._own.setdefault(number, seen.payload)
+        self._last = max(self._last, number)
+
+
+class Collected:
+    """Every run of a stream, and the records at which connections ended, were replaced, or the harness had trouble."""
+
+    def __init__(self, records: Iterable[tuple[int, Record]]) -> None:
+        self.answers: dict[str, AnswerRun] = {}
+        self.breaks: list[int] = []
+        self.replacing: list[int] = []
+        self.troubles: list[int] = []
+        self._witnesses = {str(source): _Witness(source) for source in LIVE}
+        for index, record in records:
+            self._take(index, record)
+
+    @property
+    def live(self) -> dict[str, list[Run]]:
+        """The runs of each live witness, in order."""
+        return {source: witness.runs for source, witness in self._witnesses.items()}
+
+    def broke_before(self, record: int) -> bool:
+        """Whether a witness's connection ended before a record."""
+        return bool(self.breaks) and self.breaks[0] < record
+
+    def replaced_within(self, first: int, last: int) -> bool:
+        """Whether the harness started, restarted or stopped the publisher between two records."""
+        return any(first <= index <= last for index in self.replacing)
+
+    def _take(self, index: int, record: Record) -> None:
+        if record.source == Source.MONITOR:
+            witness = self._witnesses.get(str(record.detail.get("of", Source.LIVE_A)))
+            if witness is not None and record.event is not None:
+                ended = witness.monitor(index, record.event)
+                if ended is not None:
+                    self.breaks.append(ended)
+        elif record.source == Source.HARNESS and record.event == "trouble":
+            self.troubles.append(index)
+        elif record.source == Source.STIMULUS and record.event in REPLACING:
+            self.replacing.append(index)
+        elif record.source == Source.STIMULUS and record.event == "replay-request":
+            start = record.detail.get("start")
+            client = str(record.detail.get("client"))
+            self.answers[client] = AnswerRun(client, index, None if start is None else int(start))
+        elif record.frames is None:
+            return
+        elif record.is_live and (parts := split_live(record.frames)):
+            self._witnesses[record.source].message(Sighting(index, *parts))
+        elif record.is_replay and (replayed := split_replay(record.frames)):
+            self._replayed(index, record.source, replayed[1], replayed[2])
+
+    def _replayed(self, index: int, source: str, sequence: bytes, payload: bytes) -> None:
+        if source not in self.answers:
+            self.answers[source] = AnswerRun(source, index, None)
+        answer = self.answers[source]
+        number = number_of(sequence)
+        if sequence == END_SEQUENCE:
+            answer.ended = True
+            answer.last = index
+        elif number is not None:
+            answer.add(Sighting(index, number, payload))

@@ -1,0 +1,1 @@
+"""The standard as data: registry, profiles, schemas, statement and adapter protocol; and whether they agree."""

@@ -1,0 +1,1 @@
+"""What was seen and done in a run, record by record."""

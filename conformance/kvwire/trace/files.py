@@ -1,0 +1,138 @@
+"""Traces as files (spec/schemas/trace.schema.json): a header, one record a line, an end line. Frames are hex."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvwire.trace.records import FORMAT, Header, Record, Trace, TraceError
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record as it stands in the file: frames in hex."""
+
+    t_ns: int
+    source: str
+    stream: str = ""
+    connection: int | None = None
+    life: int | None = None
+    frames: list[str] | None = None
+    event: str | None = None
+    detail: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _End(msgspec.Struct, frozen=True, kw_only=True):
+    """The last line of the file: how many records stand before it."""
+
+    end: int
+    interrupted: bool = False
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_line = msgspec.json.Decoder(_Line)
+
+
+def record_line(record: Record) -> bytes:
+    """One record as a line of the file, without its line end."""
+    frames = None if record.frames is None else [frame.hex() for frame in record.frames]
+    return _encode(
+        _Line(
+            t_ns=record.t_ns,
+            source=record.source,
+            stream=record.stream,
+            connection=record.connection,
+            life=record.life,
+            frames=frames,
+            event=record.event,
+            detail=record.detail,
+        )
+    )
+
+
+def lines(trace: Trace) -> Iterator[bytes]:
+    """The lines of a trace file, each with its line end."""
+    yield _encode(trace.header) + b"\n"
+    for record in trace.records:
+        yield record_line(record) + b"\n"
+    yield _encode({"end": len(trace.records), "interrupted": trace.interrupted}) + b"\n"
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Write a trace file: first beside the path, then in one step onto it, so that nothing half-written is left."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as out:
+        out.writelines(lines(trace))
+    partial.replace(path)
+
+
+def _read_record(number: int, raw: bytes) -> Record:
+    try:
+        line = _line.decode(raw)
+        frames = None if line.frames is None else tuple(bytes.fromhex(frame) for frame in line.frames)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise TraceError(f"line {number}: not a record: {error}") from None
+    return Record(
+        t_ns=line.t_ns,
+        source=line.source,
+        stream=line.stream,
+        connection=line.connection,
+        life=line.life,
+        frames=frames,
+        event=line.event,
+        detail=line.detail,
+    )
+
+
+def parse(raw_lines: Iterable[bytes]) -> Trace:
+    """The trace of the lines of a file.
+
+    Raises:
+        TraceError: when the header is missing or of another format, a line is no record, or the end is missing.
+    """
+    header: Header | None = None
+    records: list[Record] = []
+    end: _End | None = None
+    for number, raw in enumerate(raw_lines, 1):
+        if not raw.strip():
+            continue
+        if end is not None:
+            raise TraceError(f"line {number}: records after the end line")
+        if header is None:
+            try:
+                header = msgspec.json.decode(raw, type=Header)
+            except msgspec.MsgspecError as error:
+                raise TraceError(f"line {number}: no trace header ({error}); record one with `--record`") from None
+            if header.trace != FORMAT:
+                raise TraceError(f"line {number}: format {header.trace!r}, this harness reads {FORMAT!r}")
+        elif raw.startswith(b'{"end":'):
+            try:
+                end = msgspec.json.decode(raw, type=_End)
+            except msgspec.MsgspecError as error:
+                raise TraceError(f"line {number}: no end line: {error}") from None
+        else:
+            records.append(_read_record(number, raw))
+    if header is None:
+        raise TraceError("the file is empty: a trace begins with its header")
+    if end is None:
+        raise TraceError(f"the end line is missing after {len(records)} records: the file was cut short")
+    if end.end != len(records):
+        raise TraceError(f"the end line counts {end.end} records, the file has {len(records)}")
+    return Trace(header=header, records=tuple(records), interrupted=end.interrupted)
+
+
+def read(path: Path) -> Trace:
+    """Read a trace file.
+
+    Raises:
+        TraceError: when it is none; the message names the file.
+    """
+    try:
+        with path.open("rb") as file:
+            return parse(file)
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from None
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None

@@ -1,0 +1,112 @@
+"""What was seen and done, record by record, and its file format (spec/schemas/trace.schema.json).
+
+Every run is a trace, and every verdict is a function of one: judges read no clock and open no socket. The order of
+the records is the order in which the harness received them; ``t_ns`` informs and decides nothing.
+
+The file is newline-delimited JSON: a header, then one record a line, then ``{"end": …}``. Frames are hex strings.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from kvwire.standard.registry import ControlLevel
+from kvwire.standard.statement import Statement
+
+FORMAT = "kvwire-trace-1"
+"""The first value of every trace file."""
+
+
+class TraceError(ValueError):
+    """The file is not a usable trace; the message names the line and what is wrong with it."""
+
+
+class Source(enum.StrEnum):
+    """Where a record comes from. Replay clients are ``replay-1``, ``replay-2`` …, one per request."""
+
+    LIVE_A = "live-a"
+    LIVE_B = "live-b"
+    MONITOR = "monitor"
+    STIMULUS = "stimulus"
+    PROCESS = "process"
+    HARNESS = "harness"
+
+
+LIVE = (Source.LIVE_A, Source.LIVE_B)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing seen or done on one stream.
+
+    A ``stream`` that the header does not declare is another instance of the publisher, which the harness started beside
+    the one under test. ``frames`` for what a socket received; ``event`` and ``detail`` for the rest: a monitor's event
+    (``detail.of`` is the live source), a stimulus (``event`` is the adapter verb, ``replay-request`` or
+    ``replay-done``), a process event, or the harness's own trouble. ``connection`` counts the handshakes of the
+    recorder so far; ``life`` is the adapter's count of starts.
+    """
+
+    t_ns: int
+    source: str
+    stream: str = ""
+    connection: int | None = None
+    life: int | None = None
+    frames: tuple[bytes, ...] | None = None
+    event: str | None = None
+    detail: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a live witness received it."""
+        return self.source in LIVE
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it is part of a replay answer."""
+        return self.source.startswith("replay-")
+
+
+class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A declared stream of a run: its name and what was declared of it."""
+
+    name: str
+    endpoint: str
+    replay: str | None = None
+    topic: str | None = None
+    rank: int | None = None
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What must be known to judge a trace: target, level of control, who chose what, statement, streams.
+
+    ``drive`` is what drove a target that cannot be driven by itself (``--drive``).
+    ``probes`` names what was run, ``left_out`` what would have applied and was left out by the ``mode``;
+    ``life_from_start`` says that the harness started the publisher itself, so that its
+    first life began on this trace.
+    """
+
+    trace: str
+    edition: str
+    target: str
+    drive: str = ""
+    level: ControlLevel
+    can: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    profile: str = "core"
+    implementation: str = ""
+    mode: str = "plain"
+    probes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    life_from_start: bool = False
+    statement: Statement = Statement()
+    streams: tuple[StreamInfo, ...] = ()
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A header and its records; ``interrupted`` when the run was ended by the user."""
+
+    header: Header
+    records: tuple[Record, ...]
+    interrupted: bool = False

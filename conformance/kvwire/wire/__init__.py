@@ -1,0 +1,1 @@
+"""What stands in frames and payloads: msgpack, events in every form, endpoints."""

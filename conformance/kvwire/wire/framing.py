@@ -1,0 +1,37 @@
+"""The frames of messages: sequence numbers, live messages, replay answers, and what sockets hold of them."""
+
+from __future__ import annotations
+
+END_SEQUENCE = b"\xff" * 8
+"""The sequence frame of a replay's end marker."""
+SEND_MARK = 1000
+"""The high-water mark of a ZeroMQ socket that sets none, in messages."""
+SYSTEM_BUFFER = 500
+"""Messages that the system may buffer between two sockets on top of their marks, roughly."""
+
+
+def number_of(frame: bytes) -> int | None:
+    """The sequence number of an 8-byte big-endian frame; None when it is not 8 bytes long."""
+    return int.from_bytes(frame, "big") if len(frame) == 8 else None
+
+
+def split_live(frames: tuple[bytes, ...]) -> tuple[int, bytes] | None:
+    """Number and payload of a live message of three frames; None when it is malformed."""
+    if len(frames) != 3 or (number := number_of(frames[1])) is None:
+        return None
+    return number, frames[2]
+
+
+def split_replay(frames: tuple[bytes, ...]) -> tuple[bytes | None, bytes, bytes] | None:
+    """Topic, sequence frame and payload of a replay answer as a DEALER reads it.
+
+    The delimiter comes first. Form ``replay-topic`` has four frames; ``replay-bare`` three, and its topic is None.
+    None when it is neither.
+    """
+    if not frames or frames[0] != b"":
+        return None
+    if len(frames) == 4:
+        return frames[1], frames[2], frames[3]
+    if len(frames) == 3:
+        return None, frames[1], frames[2]
+    return None

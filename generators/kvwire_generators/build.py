@@ -1,0 +1,130 @@
+"""Write the vectors, or find where they differ from what the generators give."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kvwire.vectors import identities, manifest, sessions
+from kvwire.vectors.layout import name_of, write_file, write_manifest
+from kvwire.vectors.model import EDITION
+from kvwire_generators import consumers, coverage, known
+from kvwire_generators.endpoints import endpoint_vectors
+from kvwire_generators.frames import envelope_vectors, replay_vectors
+from kvwire_generators.hash import hash_vectors
+from kvwire_generators.sessions import plans
+from kvwire_generators.wire import wire_vectors
+
+BY_HAND = (known.PATH,)
+"""Data files that hold facts from elsewhere and are not generated."""
+GENERATORS = (wire_vectors, envelope_vectors, replay_vectors, endpoint_vectors)
+SHOWN = 100
+
+
+def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
+    """Every generated file by its path in ``vectors/``, and what has to be decided by hand.
+
+    Files that are kept by hand are read from ``folder``, and so is the lock file.
+    """
+    data: dict[str, bytes] = {}
+    tests: dict[str, str] = {}
+    problems: list[str] = []
+    hashes = hash_vectors.files()
+    files: dict[str, Any] = dict(hashes)
+    for generator in GENERATORS:
+        files.update(generator.files())
+    for path, file in files.items():
+        data[path] = write_file(file)
+        for test in file.tests:
+            if test.id in tests:
+                problems.append(f"{path}: {test.id}: {tests[test.id]} has the id too")
+            tests[test.id] = path
+    problems += [f"{coverage.NAME}: {hole}: no test and no reason" for hole in coverage.holes(hashes.values())]
+    told, bad_sessions = sessions.files(folder)
+    problems += [*bad_sessions, *plans.problems(told)]
+    for path, session in told.items():
+        data[path] = sessions.write(session)
+        tests |= dict.fromkeys((test.id for test in session.tests), path)
+    data[consumers.PATH] = consumers.write()
+    lock = folder / identities.NAME
+    locked, bad = identities.read(lock.read_text(encoding="utf-8") if lock.is_file() else "")
+    entries, undecided = identities.update(locked, tests)
+    hand = {path: (folder / path).read_bytes() for path in BY_HAND}
+    problems += known.problems(hand[known.PATH], hashes)
+    problems += [
+        f"{known.PATH}: {a.id}: {tests[a.id]} has the id too" for a in known.read(hand[known.PATH]) if a.id in tests
+    ]
+    listing = write_manifest(manifest.build({**data, **hand}))
+    extra = {
+        manifest.EDITION_FILE: f"{EDITION}\n".encode(),
+        identities.NAME: identities.write(entries).encode(),
+        manifest.NAME: listing,
+        coverage.NAME: (coverage.write(hashes.values()) + plans.coverage(len(told))).encode(),
+    }
+    return {**data, **extra}, [*problems, *bad, *undecided]
+
+
+def difference(path: str, wanted: bytes, found: bytes) -> list[str]:
+    """Where a file differs from what it should be: a line per test, note or other line, with both texts."""
+    right, here = wanted.decode().split("\n"), found.decode(errors="replace").split("\n")
+    problems = []
+    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, right, here, autojunk=False).get_opcodes():
+        if tag != "equal":
+            pairs = itertools.zip_longest(right[i:i_end], here[j:j_end])
+            problems += [_place(path, j + number + 1, *pair) for number, pair in enumerate(pairs)]
+    return problems
+
+
+def _place(path: str, number: int, right: str | None, here: str | None) -> str:
+    name = name_of(right or "") or name_of(here or "")
+    place = f"{path}:{number}: {name}: " if name else f"{path}:{number}: "
+    if right is None or here is None:
+        return f"{place}{'the line should not be here' if right is None else 'a line is missing before this one'}"
+    common = next((n for n, (a, b) in enumerate(zip(right, here, strict=False)) if a != b), min(len(right), len(here)))
+    start = max(0, common - SHOWN // 2)
+    shown = [repr(text[start : start + SHOWN]) for text in (right, here)]
+    return f"{place}the generator gives {shown[0]}, the file has {shown[1]}"
+
+
+def write(folder: Path) -> list[str]:
+    """Write what is generated; nothing is written while something has to be decided by hand."""
+    data, problems = generate(folder)
+    if problems:
+        return problems
+    for path, content in data.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.is_file() or target.read_bytes() != content:
+            target.write_bytes(content)
+    for stray in _strays(folder, data):
+        (folder / stray).unlink()
+    return []
+
+
+def _strays(folder: Path, data: Mapping[str, bytes]) -> list[str]:
+    kinds = {path.split("/")[0] for path in data if "/" in path}
+    there = [str(p.relative_to(folder)) for kind in sorted(kinds) for p in sorted((folder / kind).glob("*.json"))]
+    return [path for path in there if path not in data and path not in BY_HAND]
+
+
+def differences(folder: Path, data: Mapping[str, bytes]) -> list[str]:
+    """Where the files of a folder differ from this data: file, line and test of each place."""
+    problems = []
+    for path, content in data.items():
+        target = folder / path
+        if not target.is_file():
+            problems.append(f"{path}: the file is missing: run `tox -e generate`")
+        elif (found := target.read_bytes()) != content and path.startswith(f"{sessions.KIND}/"):
+            problems += sessions.disagreements(path, content, found) or difference(path, content, found)
+        elif found != content:
+            problems += difference(path, content, found)
+    return problems + [f"{path}: no generator writes this file: remove it" for path in _strays(folder, data)]
+
+
+def check(folder: Path) -> list[str]:
+    """Where a folder differs from what the generators give, and what has to be decided by hand."""
+    data, problems = generate(folder)
+    return problems + differences(folder, data)

@@ -1,0 +1,247 @@
+"""Runs for ``session/``: small ones, against publishers of ours, stripped of all that tells of the machine.
+
+``sessions.toml`` says what is run and what is kept of it. A recording is made once; ``sessions`` judges it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import tempfile
+import threading
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvwire.attack.probes.kit.session import Limits
+from kvwire.attack.run import Settings, run
+from kvwire.attack.targets import TraceTarget, parse
+from kvwire.peers.mutants import MUTANTS
+from kvwire.standard.registry import UnknownNameError
+from kvwire.trace import levels
+from kvwire.trace.records import LIVE, Record, Source, Trace
+from kvwire.vectors import sessions
+from kvwire.vectors.model import Said, SessionFile
+from kvwire_generators.sessions.plans import Plan, mutant_of, plans
+from kvwire_reference.cache import CacheConfig, CacheEngine
+from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
+
+LIMITS = Limits(prompts=3, batches=12, replay_s=1.0, listen_s=1.0)
+AT_WORK = "at-work:"
+"""The target of publishers in this process that nobody drives; options: `ranks`, `ring`, `queue`, `burst`."""
+ATTEMPTS = 4
+"""How often a run is tried: the first batches only show that subscriptions work, and their number moves the others."""
+PACE_S = 0.1
+"""Between two prompts."""
+PLACE = "/run/publisher-{:05}"
+"""Instead of a private directory; as long as those, because lengths of paths are judged."""
+
+
+def record(name: str, plan: Plan, attempts: int = 1) -> SessionFile:
+    """Run what a plan says, at most so many times, and keep what it says of it.
+
+    Raises:
+        sessions.SessionError: when the run was in trouble, or does not show what it is for.
+    """
+    for _ in range(attempts - 1):
+        with contextlib.suppress(sessions.SessionError):
+            return _record(name, plan)
+    return _record(name, plan)
+
+
+def _record(name: str, plan: Plan) -> SessionFile:
+    with publishers(plan) as target:
+        recording = _run(target, plan)
+    if idle := sorted(set(plan.probes) - set(recording.header.probes)):
+        raise sessions.SessionError(f"{name}: {', '.join(idle)} did not run")
+    recording, flags = kept(recording, plan)
+    mutant = mutant_of(name)
+    spoken = spoken_in(recording)
+    if troubles := sessions.judged(recording).troubles:
+        raise sessions.SessionError(f"{name}: the run was in trouble: {troubles[0].text}")
+    if mutant is None:
+        if spoken:
+            raise sessions.SessionError(f"{name}: {', '.join(sorted(spoken))} spoke")
+        title, comment, requirements = plan.title, plan.comment, plan.requirements
+        flags = ["recorded", "honest", *flags]
+    else:
+        what = MUTANTS[mutant]
+        if what.primary not in spoken or not spoken <= what.expected[plan.level]:
+            wanted = sorted(what.expected[plan.level])
+            raise sessions.SessionError(f"{name}: spoke {sorted(spoken)}, of {wanted} with {what.primary}")
+        title, comment = f"mutant {mutant}", what.change
+        requirements = (what.primary, *sorted(spoken - {what.primary}))
+        flags = ["recorded", "mutant", *flags]
+    return sessions.make(name, title, comment, flags, requirements, recording)
+
+
+def spoken_in(recording: Trace) -> frozenset[str]:
+    """The ids that are FAIL or WARN."""
+    verdicts = sessions.expected_of(recording).verdicts.values()
+    return frozenset(name for said in verdicts for name, what in said.items() if what.verdict in ("FAIL", "WARN"))
+
+
+def _run(target: str, plan: Plan) -> Trace:
+    place = parse(target)
+    assert not isinstance(place, TraceTarget)
+    limits = msgspec.structs.replace(LIMITS, **plan.limits)
+    return run(place, Settings(profile=plan.profile, probes=plan.probes, limits=limits))
+
+
+# --- publishers that nobody drives --------------------------------------------------------------------------------
+
+
+@contextmanager
+def publishers(plan: Plan) -> Iterator[str]:
+    """The target of a plan; where nobody drives its publishers, they work as long as the block lasts."""
+    if plan.target != AT_WORK:
+        yield f"{plan.target}?{plan.options}"
+        return
+    given = {key: int(value) for key, value in urllib.parse.parse_qsl(plan.options)}
+    ranks = given.get("ranks", 1)
+    with tempfile.TemporaryDirectory(prefix="kvwire-") as folder:
+        places = f"ipc://{folder}/live", f"ipc://{folder}/replay"
+        running = [_publisher(places, rank, ranks, given) for rank in range(ranks)]
+        over = threading.Event()
+        work = threading.Thread(target=_work, args=(running, over, given.get("burst", 1)))
+        work.start()
+        try:
+            replay = "" if plan.level == "passive" else f"&replay={places[1]}"
+            yield f"zmq:{places[0]}?topic=kv-events&ranks={ranks}{replay}"
+        finally:
+            over.set()
+            work.join()
+            for publisher in running:
+                publisher.shutdown()
+
+
+def _publisher(places: tuple[str, str], rank: int, ranks: int, given: Mapping[str, int]) -> ZmqPublisher:
+    publisher = ZmqPublisher(
+        PublisherConfig(
+            endpoint=places[0],
+            replay_endpoint=places[1],
+            topic="kv-events",
+            rank=rank,
+            world_size=ranks,
+            ranks_per_host=ranks,
+            ring=given["ring"],
+            max_queue=given["queue"],
+        )
+    )
+    publisher.start()
+    return publisher
+
+
+def _work(running: list[ZmqPublisher], over: threading.Event, burst: int) -> None:
+    """Prompts with common prefixes for each, at a slow pace; a burst of several at once is more than a queue holds."""
+    engines = [CacheEngine(publisher, CacheConfig(block_size=2, capacity=12)) for publisher in running]
+    turn = 0
+    while not over.wait(PACE_S * burst):
+        for _ in range(burst):
+            turn += 1
+            for rank, engine in enumerate(engines):
+                engine.insert([7, 7, 7, 7, turn % 5, rank, turn, turn])
+                engine.flush()
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def kept(recording: Trace, plan: Plan) -> tuple[Trace, list[str]]:
+    """What is kept of a run, and the flags that say what is not."""
+    flags = []
+    if plan.level != recording.header.level:
+        recording = levels.lowered(recording, plan.level)
+        flags.append("lowered")
+    names = {"", *(stream.name for stream in recording.header.streams)}
+    if not plan.instances and any(record.stream not in names for record in recording.records):
+        records = tuple(record for record in recording.records if record.stream in names)
+        recording = msgspec.structs.replace(recording, records=records)
+        flags.append("no-instances")
+    if any(record.source == LIVE[1] for record in recording.records):
+        alone = without_second_witness(recording)
+        if _verdicts(alone) == _verdicts(recording):
+            recording = alone
+            flags.append("one-witness")
+    if len(recording.header.streams) > 1:
+        flags.append("two-streams")
+    return impersonal(recording), flags
+
+
+def _verdicts(recording: Trace) -> Mapping[str, Mapping[str, str]]:
+    """Verdicts without counts: half of the witnesses are gone."""
+
+    def words(said: Mapping[str, Said]) -> dict[str, str]:
+        return {name: what.verdict for name, what in said.items()}
+
+    return {stream: words(said) for stream, said in sessions.expected_of(recording).verdicts.items()}
+
+
+def without_second_witness(recording: Trace) -> Trace:
+    """The trace that a run with one live witness would have given."""
+
+    def lone(record: Record) -> Record:
+        if record.event != "witnesses":
+            return record
+        of = [source for source in record.detail["of"] if source != LIVE[1]]
+        return msgspec.structs.replace(record, detail={**record.detail, "of": of})
+
+    records = [
+        lone(record)
+        for record in recording.records
+        if record.source != LIVE[1] and not (record.source == Source.MONITOR and record.detail.get("of") == LIVE[1])
+    ]
+    return msgspec.structs.replace(recording, records=tuple(records))
+
+
+def impersonal(recording: Trace) -> Trace:
+    """The trace without what tells of the machine: clocks begin at 0, private directories and programs are named."""
+    first = min((record.t_ns for record in recording.records), default=0)
+    places: dict[str, str] = {}
+    directory = re.compile(re.escape(tempfile.gettempdir()) + r"/kvwire-[A-Za-z0-9_]{8}")
+
+    def place(match: re.Match[str]) -> str:
+        return places.setdefault(match[0], PLACE.format(len(places) + 1))
+
+    def said(value: Any) -> Any:
+        match value:
+            case str():
+                return directory.sub(place, value.replace(sys.executable, "python"))
+            case list() | tuple():
+                return [said(inner) for inner in value]
+            case dict():
+                return {key: said(inner) for key, inner in value.items()}
+        return value
+
+    header = msgspec.convert(said(msgspec.to_builtins(recording.header)), type(recording.header))
+    records = tuple(
+        msgspec.structs.replace(record, t_ns=record.t_ns - first, detail=said(record.detail))
+        for record in recording.records
+    )
+    return Trace(header=header, records=records, interrupted=recording.interrupted)
+
+
+def store(folder: Path, name: str, file: SessionFile) -> Path:
+    """Write one session into a folder of vectors."""
+    path = folder / sessions.path_of(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(sessions.write(file))
+    return path
+
+
+def wanted(names: tuple[str, ...]) -> dict[str, Plan]:
+    """The plans of these names, or all that are to be recorded.
+
+    Raises:
+        UnknownNameError: for a name without a plan, or one that is left out.
+    """
+    known = {name: plan for name, plan in plans().items() if not plan.left_out}
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"no session {name!r} is recorded; there are {', '.join(known)}")
+    return {name: plan for name, plan in known.items() if not names or name in names}

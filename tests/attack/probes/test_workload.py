@@ -1,0 +1,131 @@
+"""What publishers and engines are given to do: sound, varied, and no more than they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.kit.probing import events, marks, session
+
+from kvwire.attack.probes import live, workload
+from kvwire.attack.probes.kit.offers import Offers
+from kvwire.attack.probes.kit.session import Session
+from kvwire.attack.witness import Recorder
+from kvwire.standard.protocol import Accepted, Refused
+from kvwire.standard.statement import Statement, Stream
+
+
+@pytest.mark.network
+def test_prompts_evict_reset_and_come_back(recorder: Recorder) -> None:
+    with session(recorder, "reference:?capacity=40&block_size=4") as run:
+        live.PROBE(run)
+        workload.PROMPTS(run)
+    kinds = {event.kind for event in events(recorder)}
+    assert kinds == {"stored", "removed", "cleared"}
+    asked = [r for r in recorder.records if r.event == "cache"]
+    assert {"lora", "salt", "mm"} <= {key for r in asked for key in r.detail}
+    assert any(r.detail["cached_tokens"] for r in asked)
+    assert any(len(r.detail["tokens"]) % 4 for r in asked)
+    hashes = [value for event in events(recorder) if event.kind == "stored" for value in event.hashes]
+    assert len(set(hashes)) < len(hashes)
+    resident = marks(recorder, "resident")[-1]
+    held: set[int] = set()
+    for event in events(recorder):
+        held = set() if event.kind == "cleared" else held
+        held = held | set(event.hashes) if event.kind == "stored" else held - set(event.hashes)
+    # The engine also holds blocks of the multimodal prompt, which it does not announce.
+    assert held < {int(value) for value in resident["hashes"]}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_engine_gets_no_token_that_it_does_not_know(seed: int) -> None:
+    offers = Offers(seed, None, 2, 0, vocabulary=range(10, 13))
+    prompts = workload.prompts(offers)
+    known = {*offers.vocabulary, *range(workload.ID_OFFSET, workload.ID_OFFSET + 8)}
+    assert {token for prompt in prompts for token in prompt.tokens if isinstance(token, int)} <= known
+    assert len({tuple(prompt.tokens) for prompt in prompts}) > 5
+
+
+@pytest.mark.network
+def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recorder) -> None:
+    with session(recorder, "reference:?role=publish&algorithm=v1_block_key&block_size=2") as run:
+        live.PROBE(run)
+        workload.BATCHES(run)
+    offered = [m["batch"] for m in marks(recorder, "publish")]
+    assert len({batch["ts"]["bits"] for batch in offered}) == len(offered)
+    stamps = [float(batch["ts"]["float"]) for batch in offered]
+    assert stamps == sorted(stamps)
+    assert [] in [batch["events"] for batch in offered]
+    assert any(len(batch["events"]) > 1 for batch in offered)
+    assert_sound(offered, block_size=2)
+
+
+def assert_sound(batches: list[Any], block_size: int) -> None:
+    """Nothing is stored twice, parents are resident, removals take leaves first."""
+    resident: set[int] = set()
+    parents: dict[int, str] = {}
+    for batch in batches:
+        for event in batch["events"]:
+            hashes = [int(value) for value in event.get("block_hashes", [])]
+            if event["type"] == "AllBlocksCleared":
+                resident.clear()
+            elif event["type"] == "BlockStored":
+                parent = event["parent_block_hash"]
+                assert parent is None or int(parent) in resident
+                assert not resident & set(hashes)
+                assert len(event["token_ids"]) == block_size * len(hashes)
+                resident |= set(hashes)
+                parents |= dict(zip(hashes, [parent, *map(str, hashes)], strict=False))
+            else:
+                for value in hashes:
+                    assert value in resident
+                    resident.remove(value)
+                    assert str(value) not in {parents[other] for other in resident}
+    assert resident
+
+
+class Picky:
+    """A driver that takes single events without a LoRA, or whatever ``takes`` says."""
+
+    can = frozenset({"start", "publish"})
+
+    def __init__(self, takes: Callable[[list[Any]], bool]) -> None:
+        self.takes = takes
+        self.accepted: list[Any] = []
+        self.refused: list[Any] = []
+
+    def publish(self, batch: Any) -> Accepted:
+        if not self.takes(batch["events"]):
+            self.refused.append(batch)
+            raise Refused("adapter: no")
+        self.accepted.append(batch)
+        return Accepted(accepted=True)
+
+
+def offered_to(driver: Picky, recorder: Recorder) -> Picky:
+    stream = Stream(name="s", endpoint="ipc://nowhere")
+    run = Session(recorder=recorder, streams=[stream], statement=Statement(), driver=driver)  # type: ignore[arg-type]
+    workload.publish(run, 60)
+    return driver
+
+
+def test_what_is_refused_was_not_offered_and_is_not_offered_again(recorder: Recorder) -> None:
+    driver = Picky(lambda events: len(events) == 1 and events[0].get("lora_id") is None)
+    offered_to(driver, recorder)
+    assert_sound(driver.accepted, block_size=16)
+    kinds = {event["type"] for batch in driver.accepted for event in batch["events"]}
+    assert kinds == {"BlockStored", "BlockRemoved", "AllBlocksCleared"}
+    assert sorted(len(batch["events"]) for batch in driver.refused) == [0, 1, 2]
+
+
+def test_a_refused_event_among_others_does_not_keep_them_back(recorder: Recorder) -> None:
+    driver = Picky(lambda events: all(event["type"] != "BlockRemoved" for event in events))
+    offered_to(driver, recorder)
+    assert_sound(driver.accepted, block_size=16)
+    assert {len(batch["events"]) for batch in driver.accepted} == {0, 1, 2}
+
+
+def test_an_adapter_that_refuses_everything_is_trouble(recorder: Recorder) -> None:
+    with pytest.raises(Refused, match="adapter: no"):
+        offered_to(Picky(lambda _: False), recorder)

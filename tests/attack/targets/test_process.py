@@ -1,0 +1,250 @@
+"""Adapters that keep to the protocol, and adapters that do not: each ends in a sentence and within its bound."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kvwire.attack.targets.process import AdapterProcess
+from kvwire.attack.witness import Recorder
+from kvwire.standard.protocol import Accepted, AdapterError, Bound, Cached, Refused, Start, Stats, Unsupported
+from kvwire.trace.records import Record, Source
+
+pytestmark = pytest.mark.network
+
+Adapt = Callable[..., AdapterProcess]
+
+LOOP = """
+import json, os, sys, time, signal
+def answer(request, **fields):
+    sys.stdout.write(json.dumps({"id": request["id"], **fields}) + chr(10)); sys.stdout.flush()
+HELLO = {"protocol": "kvwire-adapter-1", "implementation": "x", "version": "1", "can": ["hello", "start", "stop"]}
+OK = {"hello": HELLO, "start": {"endpoint": "ipc:///tmp/none"}, "publish": {"accepted": True, "blocked_us": 7},
+      "cache": {"cached_tokens": None}, "stats": {"offered": 3}, "restart": {"endpoint": "ipc:///tmp/none"},
+      "reset": {}, "resident": {"hashes": ["-5"]}, "stop": {}}
+def on(request):
+    return False
+BODY
+for line in sys.stdin:
+    request = json.loads(line)
+    if on(request):
+        continue
+    elif request["verb"] in OK:
+        answer(request, ok=OK[request["verb"]])
+    else:
+        answer(request, unsupported=request["verb"])
+"""
+
+
+@pytest.fixture
+def adapt(recorder: Recorder) -> Iterator[Adapt]:
+    """Start an adapter whose loop has ``body`` before it; all are ended."""
+    started: list[AdapterProcess] = []
+
+    def start(body: str = "", **bounds: float) -> AdapterProcess:
+        first_s = bounds.pop("first", 30.0)
+        command = [sys.executable, "-c", LOOP.replace("BODY", body)]
+        started.append(AdapterProcess(command, recorder, "s", answer_s=bounds, first_s=first_s, end_s=0.5))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.close()
+        assert not process.alive
+
+
+def stimuli(recorder: Recorder) -> list[Record]:
+    return [r for r in recorder.records if r.source == Source.STIMULUS]
+
+
+def test_every_verb_is_asked_answered_and_recorded(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt()
+    assert adapter.hello().implementation == "x"
+    assert adapter.can == {"hello", "start", "stop"}
+    assert adapter.start(Start(ring=5)) == Bound(endpoint="ipc:///tmp/none")
+    assert adapter.publish({"ts": {"bits": "00"}, "events": []}) == Accepted(accepted=True, blocked_us=7)
+    assert adapter.cache([1, "ab"], lora="7", salt="s", mm=[{"digest": "00"}]) == Cached()
+    assert adapter.stats() == Stats(offered=3)
+    assert adapter.resident().hashes == ["-5"]
+    adapter.reset()
+    adapter.restart()
+    with pytest.raises(Unsupported):
+        adapter.fault("encode")
+    adapter.stop()
+    adapter.close()
+    assert [(r.event, r.life) for r in stimuli(recorder)] == [
+        ("hello", None),
+        *((verb, 1) for verb in ("start", "publish", "cache", "stats", "resident", "reset")),
+        *((verb, 2) for verb in ("restart", "fault", "stop")),
+    ]
+    details = {r.event: r.detail for r in stimuli(recorder)}
+    assert details["start"] == {"ring": 5, "bound": {"endpoint": "ipc:///tmp/none"}}
+    assert details["publish"] == {"batch": {"ts": {"bits": "00"}, "events": []}, "accepted": True, "blocked_us": 7}
+    assert details["cache"] == {
+        "tokens": [1, "ab"],
+        "lora": "7",
+        "salt": "s",
+        "mm": [{"digest": "00"}],
+        "cached_tokens": None,
+    }
+    assert details["fault"] == {"kind": "encode", "unsupported": "fault"}
+    process = [r for r in recorder.records if r.source == Source.PROCESS]
+    assert [r.event for r in process] == ["start", "exit"]
+    assert process[-1].detail == {"code": 0, "how": "exit code 0", "expected": True}
+
+
+def test_a_refusal_is_an_answer(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt("def on(r): return r['verb'] == 'start' and (answer(r, refused='port 0'), True)[1]")
+    adapter.hello()
+    with pytest.raises(Refused, match="port 0"):
+        adapter.start(Start(endpoint="tcp://127.0.0.1:0"))
+    assert stimuli(recorder)[-1].detail == {"endpoint": "tcp://127.0.0.1:0", "refused": "port 0"}
+    assert adapter.hello().version == "1"
+
+
+def test_a_line_that_is_no_answer_is_named_and_skipped(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt("print('Loading model…', flush=True); print('{\"a\": 1}', flush=True)")
+    adapter.hello()
+    assert adapter.noise == ["Loading model…", '{"a": 1}']
+    assert [r.detail["line"] for r in recorder.records if r.event == "noise"] == adapter.noise
+
+
+def test_an_adapter_that_knows_every_verb_is_found_out(adapt: Adapt) -> None:
+    adapter = adapt("def on(r): return (answer(r, ok={}), True)[1]")
+    with pytest.raises(AdapterError, match=r"to the unknown verb 'x-.*' it answered \{\} instead of"):
+        adapter.hello()
+
+
+def test_another_protocol_is_named(adapt: Adapt) -> None:
+    adapter = adapt("HELLO['protocol'] = 'kvwire-adapter-9'")
+    with pytest.raises(AdapterError, match="speaks 'kvwire-adapter-9', this harness speaks 'kvwire-adapter-1'"):
+        adapter.hello()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("error='boom'", "`start` failed in the adapter: boom"),
+        ("ok={'endpoint': 5}", "its answer to `start` is not as the protocol says: Expected `str`, got `int`"),
+        ("nothing=1", "its answer to `start` has none of ok, unsupported, refused, error"),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error(adapt: Adapt, recorder: Recorder, fields: str, said: str) -> None:
+    adapter = adapt(f"def on(r): return r['verb'] == 'start' and (answer(r, {fields}), True)[1]")
+    adapter.hello()
+    with pytest.raises(AdapterError, match=said):
+        adapter.start(Start())
+    assert said in stimuli(recorder)[-1].detail["error"]
+
+
+def test_an_answer_to_another_request_breaks_the_protocol(adapt: Adapt) -> None:
+    adapter = adapt("def on(r): return r['verb'] == 'hello' and (answer({'id': 77}, ok=HELLO), True)[1]")
+    with pytest.raises(AdapterError, match="it answered request 77 when 2"):
+        adapter.hello()
+
+
+def test_death_is_told_with_exit_code_and_last_words(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt(
+        "def on(r):\n    if r['verb'] == 'reset':\n        print('out of memory', file=sys.stderr); sys.exit(3)"
+    )
+    adapter.hello()
+    with pytest.raises(AdapterError, match=r"it ended \(exit code 3\) before it answered `reset`.*out of memory"):
+        adapter.reset()
+    # The stimulus stands before the end that it caused.
+    assert [(r.source, r.event) for r in recorder.records][-2:] == [
+        (Source.STIMULUS, "reset"),
+        (Source.PROCESS, "exit"),
+    ]
+    assert recorder.records[-1].detail["expected"] is False
+    assert recorder.records[-1].detail["stderr"] == ["out of memory"]
+    with pytest.raises(AdapterError, match=r"`stats` was not asked: it ended \(exit code 3\)"):
+        adapter.stats()
+
+
+def test_a_signal_is_named(adapt: Adapt) -> None:
+    adapter = adapt("def on(r):\n    if r['verb'] == 'reset': os.kill(os.getpid(), signal.SIGSEGV)")
+    adapter.hello()
+    with pytest.raises(AdapterError, match="signal SIGSEGV"):
+        adapter.reset()
+    assert not adapter.alive
+
+
+def test_an_interrupted_call_is_no_success_and_lets_it_stop_in_good_order(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt("def on(r):\n    if r['verb'] == 'reset': os.kill(os.getppid(), signal.SIGINT); time.sleep(0.2)")
+    adapter.hello()
+    adapter.start(Start())
+    with pytest.raises(KeyboardInterrupt):
+        adapter.reset()
+    adapter.close()
+    assert [(r.event, r.detail) for r in recorder.records][-3:] == [
+        ("reset", {"error": "interrupted"}),
+        ("stop", {}),
+        ("exit", {"code": 0, "how": "exit code 0", "expected": True}),
+    ]
+
+
+def test_silence_ends_at_the_bound_and_is_not_waited_for_twice(adapt: Adapt) -> None:
+    adapter = adapt("def on(r): return r['verb'] == 'reset'", reset=0.2)
+    adapter.hello()
+    began = time.monotonic()
+    with pytest.raises(AdapterError, match=r"no answer to `reset` within 0.2 s"):
+        adapter.reset()
+    with pytest.raises(AdapterError, match="was not asked"):
+        adapter.stats()
+    assert time.monotonic() - began < 5
+    assert adapter.alive
+
+
+def test_an_adapter_that_reads_nothing_is_noticed(adapt: Adapt) -> None:
+    adapter = adapt("def on(r):\n    if r['verb'] == 'reset': time.sleep(60)", reset=0.2, cache=0.3)
+    adapter.hello()
+    with pytest.raises(AdapterError, match="no answer to `reset`"):
+        adapter.reset()
+    adapter.broken = None
+    with pytest.raises(AdapterError, match="it did not read its input while asked for `cache`"):
+        adapter.cache(list(range(200_000)))
+
+
+def test_talk_between_the_requests_blocks_nobody(adapt: Adapt) -> None:
+    adapter = adapt(
+        "def on(r):\n"
+        "    if r['verb'] == 'reset':\n"
+        "        for _ in range(5000): print('x' * 100, file=sys.stderr)\n"
+        "        for _ in range(5000): print('y' * 100)\n"
+    )
+    adapter.hello()
+    adapter.reset()
+    assert len(adapter.noise) == 5
+
+
+def test_whoever_ignores_the_end_is_killed_within_the_bound(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt(
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "import atexit; atexit.register(lambda: time.sleep(60))\n"
+        "def on(r): return False"
+    )
+    adapter.hello()
+    began = time.monotonic()
+    adapter.close()
+    assert time.monotonic() - began < 10
+    assert recorder.records[-1].detail["how"] == "signal SIGKILL"
+
+
+def test_a_program_that_is_not_there(recorder: Recorder, tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="cannot start the adapter"):
+        AdapterProcess([str(tmp_path / "nothing")], recorder, "s")
+
+
+def test_an_adapter_that_is_none_ends_at_once(recorder: Recorder) -> None:
+    adapter = AdapterProcess([sys.executable, "-c", "print('usage: prog')"], recorder, "s")
+    try:
+        with pytest.raises(
+            AdapterError, match=r"it ended \(exit code 0\).*not JSON on its standard output: 'usage: prog'"
+        ):
+            adapter.hello()
+    finally:
+        adapter.close()

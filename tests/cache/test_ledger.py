@@ -1,0 +1,165 @@
+"""The ledger's truth tables: what is known of residency after each event, under set and counted residency."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kit.finding import steady
+
+from kvwire.cache.ledger import Key, Ledger, State
+
+R, A, U = State.RESIDENT, State.ABSENT, State.UNKNOWN
+Residency = Literal["set", "counted"]
+
+
+def key(name: str, medium: str | None = "GPU", group: int = 0) -> Key:
+    return Key(medium, group, ord(name))
+
+
+def apply(ledger: Ledger, step: str) -> list[State]:
+    """Do one step and return what was known before: ``+ab`` stores, ``-a`` removes, ``?a`` asks for a parent.
+
+    ``0`` is a life known from 0, ``143`` one that is not, ``hole`` and ``clear`` are what they say; ``CPU+a`` and
+    ``1+a`` name another medium or group.
+    """
+    match step:
+        case "0" | "143":
+            ledger.begin(origin_known=step == "0")
+            return []
+        case "hole":
+            ledger.hole()
+            return []
+        case "clear":
+            ledger.clear()
+            return []
+    at = next(i for i, sign in enumerate(step) if sign in "+-?")
+    where, sign, names = step[:at], step[at], step[at + 1 :]
+    group = int(where) if where.isdigit() else 0
+    medium = "GPU" if not where or where.isdigit() else None if where == "nil" else where
+    if sign == "?":
+        return [ledger.parent_state(group, ord(name)) for name in names]
+    do = ledger.store if sign == "+" else ledger.remove
+    return [do(key(name, medium, group)) for name in names]
+
+
+def seen(residency: Residency, script: str) -> list[State]:
+    ledger = Ledger(residency)
+    return [state for step in script.split() for state in apply(ledger, step)]
+
+
+@pytest.mark.parametrize(
+    ("script", "states"),
+    [
+        # 1: joined at 143: store b under a; remove b; store c under b; remove x, x
+        ("143 ?a +b -b ?b +c -x -x", [U, U, R, U, U, U, A]),
+        # 2: from 0: store a; hole; store b under a; store a; clear; store d under a
+        ("0 +a hole ?a +b +a clear ?a +d", [A, U, U, U, A, A]),
+        # 3: a restart first seen at 143, and 3b: seen from 0, a child of the old life
+        ("0 +a 143 ?a +b", [A, U, U]),
+        ("0 +a 0 ?a +b", [A, A, A]),
+        # 4: a salted chain is a chain
+        ("0 +a ?a +b ?b +c -cba", [A, R, A, R, A, R, R, R]),
+        # 7: a was announced, b was not (capped), c is its child; 7b: the chain simply ends and goes on later
+        ("0 +a ?b +c", [A, A, A]),
+        ("0 +a ?a +b ?b +c", [A, R, A, R, A]),
+        # 8: window group 1: a, b; remove a; d under q
+        ("0 1+ab 1-a 1?a 1?q", [A, A, R, A, A]),
+        # 9: GPU a, CPU a, remove from GPU, b under a, remove from CPU, c under a
+        ("0 +a CPU+a -a ?a +b CPU-a ?a +c", [A, A, R, R, A, R, A, A]),
+        # nil is a medium of its own
+        ("0 nil+a +a nil-a ?a -a ?a", [A, A, R, R, R, A]),
+        ("0 nil+a -a", [A, A]),
+        # 10: a clear while idle, then a removal
+        ("0 +a clear -a", [A, A]),
+        # a clear makes absent under a hole and after a late join too
+        ("143 +a clear -a +b ?b ?c", [U, A, A, R, A]),
+        ("0 hole clear +a -a", [A, R]),
+        # duplicates
+        ("0 +a +a", [A, R]),
+        ("143 +a +a", [U, R]),
+        ("143 -a +a +a", [U, A, R]),
+        # groups are apart
+        ("0 +a 1+a 1-a -a", [A, A, R, R]),
+        ("0 1+a ?a", [A, A]),
+    ],
+)
+def test_set_residency(script: str, states: list[State]) -> None:
+    assert seen("set", script) == states
+
+
+@pytest.mark.parametrize(
+    ("script", "states"),
+    [
+        # 6: from 0: a, a; -a; b under a; -a; -a
+        ("0 +a +a -a ?a +b -a -a", [A, R, R, R, A, R, A]),
+        # 6b: joined late: a; -a; b under a; -a
+        ("143 +a -a ?a +b -a", [U, R, U, U, U]),
+        ("143 +a +a -a", [U, R, R]),
+        # after the removal of one copy of an unknown number nothing is certain, until a clear
+        ("143 +a -a +a -a clear -a", [U, R, U, R, A]),
+        ("0 +a +a hole +a -a -a", [A, R, U, R, U]),
+        ("143 -a -a", [U, U]),
+        ("0 -a +a -a -a", [A, A, R, A]),
+        ("143 clear +a +a -a -a -a", [A, R, R, R, A]),
+    ],
+)
+def test_counted_residency(script: str, states: list[State]) -> None:
+    assert seen("counted", script) == states
+
+
+def test_the_groups_that_hold_a_block_and_what_is_forgotten_of_one() -> None:
+    ledger = Ledger()
+    for step in ("0", "+a", "1+a", "2+a", "1-a"):
+        apply(ledger, step)
+    assert ledger.groups_of("GPU", ord("a")) == {0, 2}
+    assert ledger.groups_of("CPU", ord("a")) == frozenset()
+    ledger.forget(key("a"))
+    assert ledger.groups_of("GPU", ord("a")) == {2}
+    assert ledger.resident() == {key("a", group=2)}
+
+
+def test_complete_is_what_nothing_was_missed_of() -> None:
+    ledger = Ledger()
+    assert not ledger.complete
+    for step, complete in (("0", True), ("+a", True), ("hole", False), ("+b", False), ("clear", True), ("143", False)):
+        apply(ledger, step)
+        assert ledger.complete is complete
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["+", "-", "hole", "clear"]), st.sampled_from("ab"), st.sampled_from(["GPU", "CPU"])),
+    max_size=40,
+)
+
+
+@steady
+@given(STEPS, st.booleans(), st.sampled_from(["set", "counted"]))
+def test_what_is_said_to_be_known_is_true(
+    steps: list[tuple[str, str, str]], from_zero: bool, residency: Residency
+) -> None:
+    """A cache that obeys, seen through holes: a known state is the cache's own."""
+    ledger = Ledger(residency)
+    counts = dict.fromkeys(((name, medium) for name in "ab" for medium in ("GPU", "CPU")), 0 if from_zero else 1)
+    ledger.begin(origin_known=from_zero)
+    for what, name, medium in steps:
+        place = (name, medium)
+        if what == "hole":
+            counts[place] = 1 - min(counts[place], 1)  # something happened that nobody saw
+            ledger.hole()
+        elif what == "clear":
+            counts = dict.fromkeys(counts, 0)
+            ledger.clear()
+        elif what == "+" and (residency == "counted" or not counts[place]):
+            assert ledger.store(key(name, medium)) in (R if counts[place] else A, U)
+            counts[place] += 1
+        elif what == "-" and counts[place]:
+            assert ledger.remove(key(name, medium)) in (R, U)
+            counts[place] -= 1
+        for (held, where), count in counts.items():
+            assert ledger.state(key(held, where)) in (R if count else A, U)
+        for held in "ab":
+            resident = any(count for (other, _), count in counts.items() if other == held)
+            assert ledger.parent_state(0, ord(held)) in (R if resident else A, U)

@@ -1,0 +1,81 @@
+"""Other instances of a publisher in a story: what was asked of them, what they sent, and what was looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.kit.stories import Event, Story, number_frame, payload
+
+from kvwire.trace.records import Record, Source
+from kvwire.wire.projection import batch_projection
+
+EVENTS = "tcp://127.0.0.1:25557"
+"""A sound endpoint."""
+ROOM = "ipc:///tmp/kvwire-room/"
+
+
+class Instance:
+    """Writes the records of one instance into a story, in the order of its calls."""
+
+    def __init__(self, story: Story, name: str = "instance-1") -> None:
+        self.story = story
+        self.name = name
+
+    def record(self, source: str, **fields: Any) -> int:
+        records = self.story.records
+        records.append(Record(t_ns=len(records) * 1_000_000, source=source, stream=self.name, **fields))
+        return len(records) - 1
+
+    def stimulus(self, event: str, **detail: Any) -> int:
+        return self.record(Source.STIMULUS, event=event, detail=detail)
+
+    # what the harness asks for, and looks at
+
+    def accepts(
+        self, endpoint: str | None = EVENTS, bound: str | None = None, *, mode: str = "connect", **asked: Any
+    ) -> Instance:
+        """A `start` that was accepted; bound where it was asked for unless told otherwise."""
+        replay = asked.pop("replayed", asked.get("replay"))
+        said = {"endpoint": bound or endpoint, "replay": None if replay == "none" else replay, "mode": mode}
+        given = {} if endpoint is None else {"endpoint": endpoint}
+        self.stimulus("start", **given, **asked, bound=said)
+        return self
+
+    def refuses(self, text: str, endpoint: str = EVENTS, **asked: Any) -> Instance:
+        """A `start` that was refused."""
+        self.stimulus("start", endpoint=endpoint, **asked, refused=text)
+        return self
+
+    def reached(self, *endpoints: str, outcome: str = "handshake") -> Instance:
+        """Clients of ours knocked."""
+        for endpoint in endpoints:
+            self.stimulus("reach", endpoint=endpoint, socket="SUB", outcome=outcome, bound_s=2.0)
+        return self
+
+    def looked(self, *, changed: bool) -> Instance:
+        """The private directory was looked at."""
+        self.stimulus("looked", changed=changed)
+        return self
+
+    def place(self, endpoint: str, **shown: Any) -> Instance:
+        """Who can come to an endpoint."""
+        self.record(Source.HARNESS, event="place", detail={"endpoint": endpoint, **shown})
+        return self
+
+    # what it does
+
+    def cache(self, *tokens: int) -> Instance:
+        """It took a prompt."""
+        self.stimulus("cache", tokens=list(tokens), cached_tokens=0)
+        return self
+
+    def takes(self, *events: Event, accepted: bool = True) -> Instance:
+        """It was offered a batch."""
+        self.stimulus("publish", batch=batch_projection(self.story.tick(), events, 0), accepted=accepted)
+        return self
+
+    def sends(self, number: int, *events: Event, rank: int = 0) -> Instance:
+        """It sent a batch, and our subscriber heard it."""
+        content = payload(*events, ts=self.story.tick(), rank=rank)
+        self.record(Source.LIVE_A, frames=(b"kv", number_frame(number), content))
+        return self
