@@ -47,7 +47,7 @@ class Installed(NamedTuple):
 
     def folders(self) -> tuple[Path, Path]:
         """The folders from which it imports kvwire and takes the standard."""
-        asked = "import kvwire.standard.resources as r; print(r.__file__); print(r.spec())"
+        asked = "import kvwire, kvwire.standard.resources as r; print(kvwire.__file__); print(r.spec())"
         module, spec = run(self.python, "-c", asked, cwd=Path("/")).splitlines()
         return Path(module).parent, Path(spec)
 

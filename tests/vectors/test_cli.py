@@ -267,30 +267,3 @@ def test_export_spares_what_is_not_a_copy(tmp_path: Path) -> None:
     assert run("export", str(tmp_path / "mine")).exit_code == 2
     assert run("export", str(tmp_path / "new"), "--only", "hsah").exit_code == 2
     assert not (tmp_path / "new").exists()
-
-
-# --- build --------------------------------------------------------------------------------------------------------
-
-
-def test_build_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from kvwire.standard import drift
-    from kvwire_generators import build
-
-    monkeypatch.setattr(drift, "checkout", lambda: tmp_path)  # from a wheel there is none
-    monkeypatch.setattr(build, "check", lambda _: ["hash/salt_id.json:9: salt-id-known: the generator gives …"])
-    result = run("build", "--check")
-    assert result.exit_code == 1
-    assert "salt-id-known" in result.stdout
-    monkeypatch.setattr(build, "check", lambda _: [])
-    assert run("build", "--check").stdout == "vectors: data and generators agree\n"
-    monkeypatch.setattr(build, "write", lambda _: [])
-    assert run("build").stdout == "vectors: built\n"
-
-
-def test_build_needs_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvwire.standard import drift
-
-    monkeypatch.setattr(drift, "checkout", lambda: None)
-    result = run("build")
-    assert result.exit_code == 2
-    assert "its vectors read-only" in result.stderr

@@ -11,6 +11,7 @@ from typing import Any
 
 import hashing
 import rules
+
 from wire import canonical
 
 ANSWERS = {
