@@ -1,6 +1,6 @@
 """The table of README.md: requirement × implementation, from the verdicts that are committed beside each adapter.
 
-``python table.py`` writes it between the markers. Every FAIL, WARN and INCONCLUSIVE of an implementation has a line of
+`tox -e generate` writes it between the markers. Every FAIL, WARN and INCONCLUSIVE of an implementation has a line of
 explanation in its baseline.toml; those of the table become footnotes.
 """
 
@@ -265,7 +265,6 @@ def replaced(text: str, table: str) -> str:
     return f"{before}{BEGIN}\n{table}{END}{after}"
 
 
-if __name__ == "__main__":
-    if problems := [line for name in NAMES if (summary := read(name)) for line in unexplained(name, summary)]:
-        raise SystemExit("\n".join(problems))
-    README.write_text(replaced(README.read_text(encoding="utf-8"), render()), encoding="utf-8")
+def problems() -> list[str]:
+    """What the explanations of the implementations lack or have too much."""
+    return [line for name in NAMES if (summary := read(name)) for line in unexplained(name, summary)]

@@ -34,7 +34,7 @@ def judge() -> Any:
 
 def test_the_readme_shows_what_is_committed(table: Any) -> None:
     text = table.README.read_text(encoding="utf-8")
-    assert table.replaced(text, table.render()) == text, "run `tox -e table`"
+    assert table.replaced(text, table.render()) == text, "run `tox -e generate`"
 
 
 @pytest.mark.parametrize("name", NAMES)

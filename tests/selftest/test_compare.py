@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,22 @@ def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
         corpus([tmp_path], tmp_path)
 
 
+def test_the_trace_in_a_session_vector_of_shape_1_is_the_file_of_today(tmp_path: Path) -> None:
+    lines = (resources.vectors() / "session" / "gap.kvtrace").read_text(encoding="utf-8").splitlines()
+    header, *records, end = map(json.loads, lines)
+    test = {"id": "session-gap", "input": {"trace": {"header": header, "records": records, "end": end}}}
+    (tmp_path / "session").mkdir()
+    (tmp_path / "session" / "gap.json").write_text(json.dumps({"groups": [{"tests": [test]}]}), encoding="utf-8")
+    ((name, path),) = corpus([tmp_path / "session"], tmp_path)
+    assert name == "session__gap"
+    assert Path(path).read_text(encoding="utf-8").splitlines() == lines
+
+
 def test_session_vectors_are_judged_by_the_command_line_of_a_checkout(tmp_path: Path) -> None:
     session = tmp_path / "session"
     session.mkdir()
-    (session / "gap.json").write_bytes((resources.vectors() / "session" / "gap.json").read_bytes())
+    for name in ("gap.kvtrace", "sessions.json"):
+        shutil.copy(resources.vectors() / "session" / name, session)
     traces = corpus([session], tmp_path)
     assert [name for name, _ in traces] == ["session__gap"]
     told(Path(), traces, tmp_path / "results")  # whatever kvwire this Python has

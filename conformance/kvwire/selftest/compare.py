@@ -69,7 +69,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def corpus(folders: Sequence[Path], into: Path) -> list[tuple[str, str]]:
-    """Every trace below the folders as a name and a path: trace files as they are, session vectors written out.
+    """Every trace below the folders as a name and a path: trace files, and traces that older session vectors hold.
 
     Raises:
         CompareError: when there is none, or two have one name.
@@ -93,7 +93,7 @@ def corpus(folders: Sequence[Path], into: Path) -> list[tuple[str, str]]:
 
 
 def _session(path: Path) -> list[str] | None:
-    """The lines of the trace in a session vector; None when the file is none."""
+    """The lines of the trace in a session vector of shape 1; None when the file is none."""
     raw = json.loads(path.read_bytes())
     try:
         trace = raw["groups"][0]["tests"][0]["input"]["trace"]

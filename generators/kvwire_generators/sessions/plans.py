@@ -13,17 +13,19 @@ from kvwire.standard.registry import ControlLevel
 from kvwire.vectors.sessions import path_of
 
 SMALL = "block_size=2&capacity=12"
+FILE = "generators/kvwire_generators/sessions/sessions.toml"
 PREFIX = "mutant-"
+AT_WORK = "at-work:"
+"""The target of publishers in this process that nobody drives; options: `ranks`, `ring`, `queue`, `burst`."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One session: what is run, with which probes and limits, and what is kept of it.
 
-    A mutant is its own ``target``, which takes ``options``. ``instances``: whether what other instances did is kept.
-    ``left_out``: why there is no such session.
+    A mutant is its own ``target``, which takes ``options``, and says what it changes. ``left_out``: why there is no
+    such session.
     """
 
-    title: str = ""
     comment: str = ""
     target: str = ""
     options: str = SMALL
@@ -31,7 +33,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     level: ControlLevel = "driven"
     profile: str = "replay"
     requirements: tuple[str, ...] = ()
-    instances: bool = False
     limits: dict[str, int | float] = {}
     left_out: str = ""
 
@@ -58,17 +59,18 @@ def problems(paths: Collection[str]) -> list[str]:
     """Mutants that have neither a session (of these paths) nor a reason, and plans of which there is no session."""
     known = plans()
     found = [
-        f"sessions.toml: {PREFIX}{mutant}: no session and no reason why there is none"
-        for mutant in MUTANTS
+        f"{FILE}: [{PREFIX}{mutant}]: mutant {mutant} of {what.primary} has no session: "
+        "add this section, with `left_out` if there can be none"
+        for mutant, what in MUTANTS.items()
         if f"{PREFIX}{mutant}" not in known
     ]
     found += [
-        f"{path_of(name)}: the session is missing: run `python -m kvwire_generators record {name}`"
+        f"vectors/{path_of(name)}: the session is missing: run `python -m kvwire_generators record {name}`"
         for name, plan in known.items()
         if not plan.left_out and path_of(name) not in paths
     ]
     found += [
-        f"sessions.toml: {name}: there is no such mutant"
+        f"{FILE}: [{name}]: there is no such mutant: correct the name, or remove the section"
         for name in known
         if name.startswith(PREFIX) and mutant_of(name) is None
     ]

@@ -1,0 +1,126 @@
+"""Everything that is generated in a checkout: the registry with lock and ceiling, the vectors, the table of README.md.
+
+The order is that of what reads what. While something has to be decided by hand, nothing is written behind it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from kvwire.judges import TABLE
+from kvwire.judges.places import places
+from kvwire.peers.mutants import MUTANTS
+from kvwire.standard import drift, registry
+from kvwire.vectors import sessions
+
+README = "README.md"
+AGAIN = "the rest follows from the registry, and is compared once `tox -e generate` has written that"
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from the registry: files of ``vectors/`` by path, the README, and what has to be decided by hand."""
+
+    vectors: Mapping[str, bytes]
+    readme: bytes
+    undecided: list[str]
+
+
+def write(home: Path) -> list[str]:
+    """Write what is generated, and record the sessions that are planned and missing.
+
+    Returns what has to be decided by hand: file, id, and what to do.
+    """
+    spec, vectors = home / "spec", home / "vectors"
+    if problems := drift.build(spec) or drift.check(spec, places(TABLE)):
+        return [str(problem) for problem in problems]
+    registry.load.cache_clear()
+    registry.profile.cache_clear()
+    if failed := _record(vectors):
+        return failed
+    made = _made(home)
+    if made.undecided:
+        return made.undecided
+    from kvwire_generators import build
+
+    for path, content in made.vectors.items():
+        _write(vectors / path, content)
+    for path in build.strays(vectors, made.vectors):
+        (vectors / path).unlink()
+    _write(home / README, made.readme)
+    return []
+
+
+def _write(path: Path, content: bytes) -> None:
+    if not path.is_file() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def check(home: Path) -> list[str]:
+    """Where the checkout differs from what is generated: each file, its place, and why; or what is to be decided."""
+    spec, vectors = home / "spec", home / "vectors"
+    problems = [str(problem) for problem in drift.check(spec, places(TABLE))]
+    if drift.draft(spec).requirements != registry.load().requirements:
+        return [*problems, AGAIN]
+    made = _made(home)
+    if made.undecided:
+        return problems + made.undecided
+    from kvwire_generators import build
+
+    problems += [f"vectors/{text}" for text in build.differences(vectors, made.vectors)]
+    return problems + build.difference(README, made.readme, (home / README).read_bytes())
+
+
+def _record(vectors: Path) -> list[str]:
+    """Record the sessions that are planned and missing; which of them could not be."""
+    from kvwire_generators.sessions import plans, records
+
+    failed = []
+    for name, plan in plans.plans().items():
+        if not plan.left_out and not (vectors / sessions.path_of(name)).is_file():
+            try:
+                records.store(vectors, records.record(name, plan, records.ATTEMPTS))
+            except sessions.SessionError as error:
+                failed.append(f"vectors/{sessions.path_of(name)}: {error}")
+    return failed
+
+
+def _made(home: Path) -> Made:
+    """What follows from the registry.
+
+    Generators quote the standard when they are imported, the stories are those of the tests, and the table has its
+    script beside the implementations: hence no import before.
+    """
+    sys.path[:0] = [folder for folder in (str(home), str(home / "implementations")) if folder not in sys.path]
+    import table
+
+    from kvwire_generators import build
+    from kvwire_generators.sessions import plans
+
+    files, problems = build.generate(home / "vectors")
+    text = (home / README).read_text(encoding="utf-8")
+    return Made(
+        vectors=files,
+        readme=table.replaced(text, table.render()).encode(),
+        undecided=[
+            *unbroken(),
+            *(f"vectors/{text}" for text in problems),
+            *plans.problems(files),
+            *table.problems(),
+        ],
+    )
+
+
+def unbroken() -> list[str]:
+    """The judged sentences that no mutant breaks, but those that only allow something."""
+    broken = {mutant.primary for mutant in MUTANTS.values()}
+    return [
+        f"spec/{drift.TABLE}: {requirement.id}: {requirement.judged} judges it and no mutant breaks it: "
+        "write one in conformance/kvwire/peers/, with this id as its primary"
+        for requirement in registry.load().binding("publisher")
+        if requirement.judged is not None and requirement.level != "MAY" and requirement.id not in broken
+    ]
