@@ -20,7 +20,7 @@ from kvwire_reference.replay import Frames, ReplayServer
 from kvwire_reference.wire import Batch
 
 Socket = zmq.Socket[bytes]
-ANY = "tcp://127.0.0.1:0"
+ANY_PORT = "tcp://127.0.0.1:0"
 PORTS = 65536
 ENDPOINTS = Session(probes=("live", "endpoints"), instances=True)
 """What other instances bind, and what they refuse."""
@@ -58,6 +58,7 @@ class Dials(ZmqPublisher):
 )
 class IgnoresRankInPort(ZmqPublisher):
     scheme: ClassVar[str] = "tcp://"
+    """Of which endpoints the rank is ignored."""
 
     def __init__(self, config: PublisherConfig) -> None:
         super().__init__(config)
@@ -158,7 +159,7 @@ def _guessed(endpoint: str) -> str:
     try:
         parse(endpoint)
     except EndpointError as error:
-        return ANY if error.cause in (Cause.PORT_MISSING, Cause.PORT_TEXT) else endpoint
+        return ANY_PORT if error.cause in (Cause.PORT_MISSING, Cause.PORT_TEXT) else endpoint
     if endpoint.endswith(":0"):
         raise EndpointError(Cause.PORT_ZERO, f"{endpoint!r} has port 0")
     return endpoint
@@ -216,7 +217,7 @@ class AnyScheme(ZmqPublisher):
 class EmptyIsAny(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
         empty = not config.endpoint
-        super().__init__(replace(config, endpoint=ANY, ephemeral=True) if empty else config)
+        super().__init__(replace(config, endpoint=ANY_PORT, ephemeral=True) if empty else config)
 
 
 @mutant(
@@ -289,11 +290,11 @@ class NamesNothing(ZmqPublisher):
 class ChecksLate(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
         super().__init__(replace(config, replay_endpoint=None))
-        self._late = config
+        self._unchecked = config
         self.replay_endpoint = config.replay_endpoint
 
     def _open_replay(self) -> ReplayServer:
-        config = self._late
+        config = self._unchecked
         _, self.replay_endpoint = check_endpoints(
             config.endpoint,
             config.replay_endpoint,

@@ -200,8 +200,8 @@ class FallsBack(ZmqPublisher):
         super()._remember(number, frames)
 
 
-FIRST = 100
-"""Below this number batches are lost, so that the end of a longer stream is whole."""
+LOSSY_BELOW = 100
+"""The number below which batches are lost, so that the end of a longer stream is whole."""
 
 
 @mutant(
@@ -217,7 +217,7 @@ class LosesEveryThird(ZmqPublisher):
     def _send_next(self) -> None:
         number, batch = self._queue[0]
         cleared = any(isinstance(event, AllBlocksCleared) for event in batch.events)
-        if number < FIRST and number % 3 == 2 and not cleared:
+        if number < LOSSY_BELOW and number % 3 == 2 and not cleared:
             self._queue.popleft()
             self._sent += 1
             return
@@ -255,7 +255,7 @@ class LosesWithoutAHole(ZmqPublisher):
 )
 class GoesOnAfterRestart(ZmqPublisher):
     _carried: ClassVar[int] = 0
-    """The next number of the life before, in this process."""
+    """The next number of the incarnation before, in this process."""
     _begun = False
 
     def _reserve(self) -> int:

@@ -109,20 +109,20 @@ class ReplayEndsEarly(_Impatient):
         return False
 
 
-class _Evicted(ReplayServer, ABC):
+class _CountsEvicted(ReplayServer, ABC):
     """Knows the answers that are under way, and how many batches were evicted since it last looked."""
 
     def __init__(self, router: zmq.Socket[bytes], ring: Ring, limits: ReplayLimits) -> None:
         super().__init__(router, ring, limits)
-        self._begun: dict[bytes, int] = {}
+        self._oldest_seen: dict[bytes, int] = {}
         """By client: the oldest retained number when it was last looked at."""
 
     def _hand_next(self, client: Client) -> None:
         cursor = client.cursors[0]
         oldest = self._oldest()
-        evicted = oldest - self._begun.get(client.identity, oldest)
+        evicted = oldest - self._oldest_seen.get(client.identity, oldest)
         if evicted and cursor.position <= cursor.last:
-            self._begun[client.identity] = oldest
+            self._oldest_seen[client.identity] = oldest
             self._shift(client, evicted, lost=cursor.position < oldest)
         if client.cursors:
             super()._hand_next(client)
@@ -134,9 +134,9 @@ class _Evicted(ReplayServer, ABC):
     def _send(self, identity: bytes, frames: Frames) -> None:
         super()._send(identity, frames)
         if frames[2] == END_SEQUENCE:
-            self._begun.pop(identity, None)
+            self._oldest_seen.pop(identity, None)
         else:
-            self._begun.setdefault(identity, self._oldest())
+            self._oldest_seen.setdefault(identity, self._oldest())
 
     @abstractmethod
     def _shift(self, client: Client, evicted: int, *, lost: bool) -> None:
@@ -150,13 +150,13 @@ class _Evicted(ReplayServer, ABC):
     levels=("replayable", "driven"),
     session=TOO_LARGE,
 )
-class ReplayBreaksOff(_Evicted):
+class ReplayBreaksOff(_CountsEvicted):
     """Sends no end marker either."""
 
     def _shift(self, client: Client, evicted: int, *, lost: bool) -> None:
         if lost:
             client.cursors.popleft()
-            self._begun.pop(client.identity)
+            self._oldest_seen.pop(client.identity)
 
 
 @mutant(
@@ -166,7 +166,7 @@ class ReplayBreaksOff(_Evicted):
     levels=("replayable", "driven"),
     session=TOO_LARGE,
 )
-class ReplayCountsPlaces(_Evicted):
+class ReplayCountsPlaces(_CountsEvicted):
     """Leaves out as many batches as are evicted meanwhile."""
 
     def _shift(self, client: Client, evicted: int, *, lost: bool) -> None:

@@ -16,7 +16,7 @@ BURSTS = "bursts of 200 batches have to fill a queue: above 100 KB, however it i
 STALLED_MS = 50
 PAUSE_S = 0.12
 """How long a publisher rests that could not encode a batch."""
-FULL_S = 0.001
+POLL_S = 0.001
 """How often one that waits for room looks whether there is some."""
 
 
@@ -45,7 +45,7 @@ class BlocksItsCaller(ZmqPublisher):
 
     def publish(self, batch: Batch) -> bool:
         while len(self._queue) >= self.config.max_queue and not self._stopped:
-            time.sleep(FULL_S)
+            time.sleep(POLL_S)
         return super().publish(batch)
 
     def _encode(self, batch: Batch) -> bytes:
