@@ -13,10 +13,12 @@ import msgspec
 
 from kvwire.judges import TABLE
 from kvwire.judges.places import places
-from kvwire.peers.mutants import MUTANTS
+from kvwire.peers import mutants
 from kvwire.standard import drift, registry
+from kvwire.standard.editions import EDITION
 from kvwire.vectors import sessions
 
+ROOT = Path(__file__).parents[2]
 README = "README.md"
 AGAIN = "the rest follows from the registry, and is compared once `tox -e generate` has written that"
 
@@ -35,10 +37,12 @@ def write(home: Path) -> list[str]:
     Returns what has to be decided by hand: file, id, and what to do.
     """
     spec, vectors = home / "spec", home / "vectors"
-    if problems := drift.build(spec) or drift.check(spec, places(TABLE)):
+    if problems := drift.build(spec):
         return [str(problem) for problem in problems]
     registry.load.cache_clear()
     registry.profile.cache_clear()
+    if unfit := misfits(spec):
+        return unfit
     if failed := _record(vectors):
         return failed
     made = _made(home)
@@ -63,7 +67,7 @@ def _write(path: Path, content: bytes) -> None:
 def check(home: Path) -> list[str]:
     """Where the checkout differs from what is generated: each file, its place, and why; or what is to be decided."""
     spec, vectors = home / "spec", home / "vectors"
-    problems = [str(problem) for problem in drift.check(spec, places(TABLE))]
+    problems = misfits(spec)
     if drift.draft(spec).requirements != registry.load().requirements:
         return [*problems, AGAIN]
     made = _made(home)
@@ -81,7 +85,7 @@ def _record(vectors: Path) -> list[str]:
 
     failed = []
     for name, plan in plans.plans().items():
-        if not plan.left_out and not (vectors / sessions.path_of(name)).is_file():
+        if not (vectors / sessions.path_of(name)).is_file():
             try:
                 records.store(vectors, records.record(name, plan, records.ATTEMPTS))
             except sessions.SessionError as error:
@@ -95,7 +99,7 @@ def _made(home: Path) -> Made:
     Generators quote the standard when they are imported, the stories are those of the tests, and the table has its
     script beside the implementations: hence no import before.
     """
-    sys.path[:0] = [folder for folder in (str(home), str(home / "implementations")) if folder not in sys.path]
+    sys.path[:0] = [folder for folder in (str(ROOT), str(ROOT / "implementations")) if folder not in sys.path]
     import table
 
     from kvwire_generators import build
@@ -107,7 +111,6 @@ def _made(home: Path) -> Made:
         vectors=files,
         readme=table.replaced(text, table.render()).encode(),
         undecided=[
-            *unbroken(),
             *(f"vectors/{text}" for text in problems),
             *plans.problems(files),
             *table.problems(),
@@ -115,12 +118,8 @@ def _made(home: Path) -> Made:
     )
 
 
-def unbroken() -> list[str]:
-    """The judged sentences that no mutant breaks, but those that only allow something."""
-    broken = {mutant.primary for mutant in MUTANTS.values()}
-    return [
-        f"spec/{drift.TABLE}: {requirement.id}: {requirement.judged} judges it and no mutant breaks it: "
-        "write one in conformance/kvwire/peers/, with this id as its primary"
-        for requirement in registry.load().binding("publisher")
-        if requirement.judged is not None and requirement.level != "MAY" and requirement.id not in broken
-    ]
+def misfits(spec: Path) -> list[str]:
+    """What does not fit together of standard, judges and mutants."""
+    known = registry.Registry(EDITION, drift.draft(spec).requirements)
+    found = drift.check(spec, places(TABLE)) + mutants.problems(mutants.MUTANTS.values(), known)
+    return [str(problem) for problem in found]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,14 @@ def test_the_matrix_is_printed_and_stored(tmp_path: Path) -> None:
     (row,) = stored["rows"]
     assert row["cells"]["passive"] == {"KVW-RNK-003": "killed"}
     assert stored["without"] == []
+
+
+def test_no_mutant_is_loaded_before_it_is_asked_for() -> None:
+    code = "import sys, kvwire.cli; sys.exit('kvwire.peers.mutants' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_mutant_that_there_is_not_is_named() -> None:
+    done = CliRunner().invoke(main, ["mutants", "matrix", "two-frames", "nothing"])
+    assert done.exit_code == 2
+    assert "there is no mutant 'nothing'; `kvwire mutants list` shows them all" in done.output

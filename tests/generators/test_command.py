@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from kvwire.peers.mutants import MUTANTS
+from kvwire.peers import mutants
 from kvwire.standard import drift, resources
 from kvwire.vectors import sessions
 from kvwire_generators import checkout
@@ -84,12 +84,11 @@ def test_while_the_registry_is_stale_the_rest_is_not_compared(home: Path) -> Non
     assert rest == checkout.AGAIN
 
 
-def test_a_judged_sentence_that_no_mutant_breaks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checkout.unbroken() == []
-    alone = [name for name, mutant in MUTANTS.items() if mutant.primary == "KVW-ENV-003"]
-    monkeypatch.setattr(checkout, "MUTANTS", {name: m for name, m in MUTANTS.items() if name not in alone})
-    (problem,) = checkout.unbroken()
-    assert problem.startswith("spec/requirements.toml: KVW-ENV-003: envelope judges it and no mutant breaks it: ")
+def test_a_judged_sentence_that_no_mutant_breaks_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = {name: one for name, one in mutants.MUTANTS.items() if one.primary != "KVW-ENV-003"}
+    monkeypatch.setattr(mutants, "MUTANTS", left)
+    for problem in (checkout.check(home)[0], *checkout.write(home)):
+        assert problem.startswith("conformance/kvwire/peers: KVW-ENV-003: it is judged, and no mutant breaks it: ")
 
 
 @pytest.mark.network

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from kvwire.judges.verdict import Verdict
-from kvwire.peers.mutants import MUTANTS
-from kvwire.standard.profiles import LEVELS
+from kvwire.standard.registry import LEVELS
 from kvwire.trace.records import LIVE, Trace
 from kvwire.vectors import sessions
 from kvwire.vectors.model import EDITION, SESSION_SCHEMA, Note, Said, SessionExpected, SessionFile, SessionInput
@@ -99,17 +98,17 @@ def planned(name: str, plan: Plan, recording: Trace) -> Session:
         flags.append("one-witness")
     if len(header.streams) > 1:
         flags.append("two-streams")
-    mutant = mutant_of(name)
-    if mutant is None:
-        return honest(name, plan.comment, ("recorded", "honest", *flags), plan.requirements, recording)
-    what, expected = MUTANTS[mutant], sessions.expected_of(result)
+    what = mutant_of(name)
+    if what is None:
+        return honest(name, plan.comment, ("recorded", "honest", *flags), (), recording)
+    expected = sessions.expected_of(result)
     heard = spoken(expected)
     if what.primary not in heard or not heard <= what.expected[plan.level]:
         wanted = sorted(what.expected[plan.level])
         raise sessions.SessionError(f"{name}: spoke {sorted(heard)}, of {wanted} with {what.primary}")
     return Session(
         name=name,
-        comment=what.change,
+        comment=plan.comment,
         flags=("recorded", "mutant", *flags),
         requirements=(what.primary, *sorted(heard - {what.primary})),
         recording=recording,
@@ -121,7 +120,7 @@ def recorded(folder: Path) -> tuple[list[Session], list[str]]:
     """The sessions that are planned, from the traces that a folder of vectors has, and what is wrong with those."""
     found, problems = [], []
     for name, plan in plans().items():
-        if not plan.left_out and (folder / sessions.path_of(name)).is_file():
+        if (folder / sessions.path_of(name)).is_file():
             try:
                 found.append(planned(name, plan, sessions.trace_of(folder, name)))
             except sessions.SessionError as error:

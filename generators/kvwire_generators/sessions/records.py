@@ -1,6 +1,6 @@
 """Runs for ``session/``: small ones, against publishers of ours, stripped of all that tells of the machine.
 
-``sessions.toml`` says what is run and what is kept of it. A recording is made once; ``index`` has it judged.
+``plans`` says what is run and what is kept of it. A recording is made once; ``index`` has it judged.
 """
 
 from __future__ import annotations
@@ -196,9 +196,9 @@ def wanted(names: tuple[str, ...]) -> dict[str, Plan]:
     """The plans of these names, or all that are to be recorded.
 
     Raises:
-        UnknownNameError: for a name without a plan, or one that is left out.
+        UnknownNameError: for a name without a plan.
     """
-    known = {name: plan for name, plan in plans().items() if not plan.left_out}
+    known = plans()
     for name in names:
         if name not in known:
             raise UnknownNameError(f"no session {name!r} is recorded; there are {', '.join(known)}")
