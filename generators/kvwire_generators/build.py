@@ -52,6 +52,7 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
         listing = index.file(told)
         data[sessions.PATH] = write_file(listing)
         tests |= dict.fromkeys((test.id for test in listing.tests), sessions.PATH)
+    tests |= dict.fromkeys((f"{sessions.KIND}-{name}" for name in plans.plans()), sessions.PATH)
     problems += bad_sessions
     data[consumers.PATH] = consumers.write()
     lock = folder / identities.NAME
