@@ -110,11 +110,7 @@ def _made(home: Path) -> Made:
     return Made(
         vectors=files,
         readme=table.replaced(text, table.render()).encode(),
-        undecided=[
-            *(f"vectors/{text}" for text in problems),
-            *plans.problems(files),
-            *table.problems(),
-        ],
+        undecided=[*(f"vectors/{text}" for text in problems), *plans.problems(files), *table.problems()],
     )
 
 

@@ -61,8 +61,7 @@ PLANS: Mapping[str, Plan] = {
         probes=("live", "restart", "sanity"),
     ),
     "clear": Plan(
-        comment="the cache is reset while the engine is idle; the clear comes by itself",
-        probes=("live", "reset"),
+        comment="the cache is reset while the engine is idle; the clear comes by itself", probes=("live", "reset")
     ),
     "two-ranks": Plan(
         comment="two ranks, each with sockets of its own; nobody drives them, and nothing declares more than their "
@@ -111,9 +110,7 @@ def plans() -> dict[str, Plan]:
     """Every recorded session by name."""
     shown = {
         f"{PREFIX}{name}": Plan(
-            comment=mutant.change,
-            target=f"mutant:{name}",
-            **msgspec.structs.asdict(mutant.session),
+            comment=mutant.change, target=f"mutant:{name}", **msgspec.structs.asdict(mutant.session)
         )
         for name, mutant in MUTANTS.items()
         if isinstance(mutant.session, Session)
