@@ -20,7 +20,7 @@ SAME_SIGNATURE: dict[tuple[str, ...], str] = {}
 """Sentences that the same mutants break at the same levels, and why they are two sentences all the same."""
 
 
-PLANS = {name: plan for name in MUTANTS if (plan := plans().get(f"{PREFIX}{name}"))}
+PLANS = {name.removeprefix(PREFIX): plan for name, plan in plans().items() if name.startswith(PREFIX)}
 """With which probes a mutant is heard in a small run."""
 
 

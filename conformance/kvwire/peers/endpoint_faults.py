@@ -136,7 +136,7 @@ class BindsEverywhere(ZmqPublisher):
     session=Session(probes=("live", "places")),
 )
 class WideByDefault(ZmqPublisher):
-    """Says so; the harness chooses an endpoint for it."""
+    """Declares it; bound is what the harness chooses."""
 
 
 # --- what it refuses ---------------------------------------------------------------------------------------------

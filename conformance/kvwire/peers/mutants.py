@@ -17,9 +17,8 @@ from pkgutil import iter_modules
 from typing import Any
 
 from kvwire import peers
-from kvwire.peers import mutant
 from kvwire.peers.adapter import Peer, chosen, options, serve
-from kvwire.peers.mutant import Mutant
+from kvwire.peers.mutant import Mutant, declared
 from kvwire.standard.prose import Problem
 from kvwire.standard.registry import AREAS, Registry
 
@@ -30,7 +29,7 @@ def _load() -> Mapping[str, Mutant]:
     for module in iter_modules(peers.__path__):
         if module.name.endswith("_faults"):
             import_module(f"{peers.__name__}.{module.name}")
-    return dict(sorted(mutant.declared.items(), key=lambda item: _order(item[1].primary)))
+    return dict(sorted(declared.items(), key=lambda item: _order(item[1].primary)))
 
 
 def _order(requirement: str) -> tuple[int, str]:

@@ -112,7 +112,7 @@ class RemovesFirstCopy(Announcer):
     session=RESIDENCY,
 )
 class RemovesOnSplit(CacheEngine):
-    """Keeps it."""
+    """It is kept all the same."""
 
     _shared: Sequence[Block] = ()
 
