@@ -15,6 +15,7 @@ from kvwire.hashes.functions import NO_SCOPE, Block, Function, Scope, State, Tok
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.history.timeline import build
 from kvwire.judges.area import Context
+from kvwire.judges.facts import Facts
 from kvwire.judges.hashing import Hashing
 from kvwire.judges.verdict import Tally
 from kvwire.standard import registry
@@ -155,7 +156,14 @@ def hashing(trace: Trace) -> Hashing:
     """The judge after it has seen a trace of one stream."""
     (stream,) = trace.header.streams
     records = records_of(trace, stream.name)
-    context = Context(header=trace.header, stream=stream, registry=registry.load(), timeline=build(records))
+    timeline = build(records)
+    context = Context(
+        header=trace.header,
+        stream=stream,
+        registry=registry.load(),
+        timeline=timeline,
+        facts=Facts(records, timeline, trace.header.statement),
+    )
     area = Hashing(context)
     run_areas([area], context, records)
     return area

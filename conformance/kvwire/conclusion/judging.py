@@ -6,7 +6,7 @@ A function of the trace and the registry only, so that a live run and its record
 from __future__ import annotations
 
 import struct
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,19 +14,17 @@ import msgspec
 
 from kvwire.conclusion.extra_instances import Attacked, attacked, count
 from kvwire.history import timeline as timelines
+from kvwire.history.progress import END, Place
 from kvwire.history.timeline import Attribution, Batch, Gap, Timeline
-from kvwire.judges import AREAS, TABLE
+from kvwire.judges import AREAS, JUDGES
 from kvwire.judges.area import Area, Context
+from kvwire.judges.facts import Facts
 from kvwire.judges.verdict import Outcome, Reason, Tally, Verdict
 from kvwire.standard.registry import Profile, Registry, Requirement
-from kvwire.standard.statement import Statement
 from kvwire.trace.instances import Records, fell_silent
 from kvwire.trace.records import Header, Record, Source, StreamInfo, Trace
-from kvwire.trace.stimuli import Offer, offers, same_event
-from kvwire.wire.events import FULL_KINDS, TWO_64, Event, Form
-
-LEGACY_EXEMPT = frozenset({"KVW-EVT-002", "KVW-EVT-003", "KVW-EVT-005", "KVW-EVT-006", "KVW-EVT-018", "KVW-HSH-009"})
-"""Sentences about map keys, which array events cannot break."""
+from kvwire.trace.stimuli import Offer, same_event
+from kvwire.wire.events import TWO_64, Event, Form
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,44 +109,62 @@ def run_areas(areas: Iterable[Area], context: Context, records: Sequence[tuple[i
     What could not be read is a gap for those who follow the stream: a batch as a whole, or an event in its place.
     """
     areas = list(areas)
+    facts = context.facts
+    moments = deque(facts.moments)
+
+    def reach(place: Place) -> None:
+        while moments and moments[0].place < place:
+            stimulus = moments.popleft()
+            for area in areas:
+                area.muted = frozenset()
+                area.on_stimulus(stimulus)
+
     for index, record in records:
         for area in areas:
             area.on_record(index, record)
-    offered = _Offered(offers(records), context.header.sets)
+    offered = _Offered(facts.offers, context.header.sets)
     for incarnation in context.timeline.incarnations:
+        reach((incarnation.index, -1))
+        facts.on_incarnation(origin_known=incarnation.origin_known)
         for area in areas:
             area.muted = frozenset()
             area.on_incarnation(incarnation)
         for step in incarnation.steps():
             if isinstance(step, Gap):
-                _skip(areas, step)
+                reach((incarnation.index, step.first))
+                _skip(facts, areas, step)
                 continue
+            reach((incarnation.index, step.number))
             stamped = offered.batch(step)
             for area in areas:
                 area.muted = stamped
                 area.on_batch(step)
             if step.reading.opaque:
-                _hide(areas, step)
+                _hide(facts, areas, step)
             for event in step.reading.events:
                 if event.opaque:
-                    _hide(areas, step)
+                    _hide(facts, areas, step)
+                facts.on_event(event)
                 muted = stamped | offered.event(step, event)
                 for area in areas:
                     area.muted = muted
                     area.on_event(step, event)
     for area in areas:
         area.muted = frozenset()
+    reach(END)
+    for area in areas:
         area.finish()
     return offered
 
 
-def _hide(areas: Iterable[Area], batch: Batch) -> None:
+def _hide(facts: Facts, areas: Iterable[Area], batch: Batch) -> None:
     number = batch.number
     hidden = Gap(first=number, last=number, attribution=Attribution.PUBLISHER, why="it cannot be read")
-    _skip(areas, hidden)
+    _skip(facts, areas, hidden)
 
 
-def _skip(areas: Iterable[Area], gap: Gap) -> None:
+def _skip(facts: Facts, areas: Iterable[Area], gap: Gap) -> None:
+    facts.on_gap()
     for area in areas:
         area.muted = frozenset()
         area.on_gap(gap)
@@ -166,6 +182,7 @@ def judge_stream(
         stream=stream,
         registry=registry,
         timeline=timeline,
+        facts=Facts(records, timeline, trace.header.statement),
         siblings=siblings,
         instances=instances,
     )
@@ -178,7 +195,7 @@ def judge_stream(
     outcomes = tuple(
         outcome(requirement, stream, tallies.get(requirement.id, Tally()), trace.header, form, profile)
         for requirement in registry.binding("publisher")
-        if requirement.id in TABLE and (only is None or requirement.id in only)
+        if requirement.id in JUDGES and (only is None or requirement.id in only)
     )
     return Judged(
         stream=stream,
@@ -202,7 +219,13 @@ def _judged(context: Context, records: Records) -> tuple[dict[str, Tally], _Offe
 def _judged_beside(other: Attacked, records: Records, registry: Registry) -> dict[str, Tally]:
     """What the judges say of an instance that was attacked beside the one under test."""
     timeline = timelines.build(records)
-    context = Context(header=other.header, stream=other.stream, registry=registry, timeline=timeline)
+    context = Context(
+        header=other.header,
+        stream=other.stream,
+        registry=registry,
+        timeline=timeline,
+        facts=Facts(records, timeline, other.header.statement),
+    )
     tallies, _ = _judged(context, records)
     return tallies
 
@@ -254,46 +277,6 @@ def applicable(requirement: Requirement, stream: StreamInfo, header: Header) -> 
     return set(requirement.needs) <= have
 
 
-WHEN_ANNOUNCED = frozenset({"KVW-HSH-003", "KVW-HSH-004", "KVW-HSH-007"})
-"""Sentences about what is announced in ``hash_algo``, for streams that announce anything."""
-
-
-def unclaimed(requirement: str, stream: StreamInfo, statement: Statement) -> Reason | None:
-    """Why a sentence without a witness does not speak of this stream; None when it does.
-
-    A sentence with a condition applies where the condition is declared, or seen (and then it has a witness).
-    """
-    match requirement:
-        case "KVW-ENV-003" if stream.topic is None:
-            return Reason.NOT_CLAIMED
-        case "KVW-RNK-003" if stream.rank is None:
-            return Reason.NOT_CLAIMED
-        case "KVW-SEQ-010" | "KVW-RES-007" | "KVW-RES-008":
-            return Reason.NOT_USED
-        case "KVW-LIV-002" if statement.bounds.heartbeat_s is None:
-            return Reason.NOT_CLAIMED
-        case "KVW-RES-001" | "KVW-RES-002" if statement.residency == "counted":
-            return Reason.NOT_CLAIMED
-        case "KVW-RES-004" if statement.residency == "set":
-            return Reason.NOT_CLAIMED
-        case "KVW-CHN-002" if not any(
-            group.window is not None or group.kind not in FULL_KINDS for group in statement.groups
-        ):
-            return Reason.NOT_CLAIMED
-        case "KVW-HSH-001" | "KVW-HSH-002" if statement.algorithm == "opaque":
-            return Reason.NOT_CLAIMED
-        case "KVW-HSH-002" if statement.algorithm is None:
-            return Reason.NOT_USED
-        case "KVW-REP-014" if "end_payload" in statement.extensions:
-            return Reason.NOT_CLAIMED
-        case "KVW-END-014" | "KVW-EXP-002":  # no ephemeral port was given; nothing is reachable more widely
-            return Reason.NOT_USED
-        case _ if requirement in WHEN_ANNOUNCED:
-            return Reason.NOT_USED
-        case _:
-            return None
-
-
 def outcome(
     requirement: Requirement, stream: StreamInfo, tally: Tally, header: Header, form: Form, profile: Profile
 ) -> Outcome:
@@ -329,7 +312,7 @@ def outcome(
         )
     if tally.violations:
         return verdict(Verdict.FAIL if requirement.mandatory else Verdict.WARN)
-    if form in ("array", "array-v", "array-s") and requirement.id in LEGACY_EXEMPT:
+    if form in ("array", "array-v", "array-s") and JUDGES[requirement.id].maps_only:
         return verdict(Verdict.NOT_APPLICABLE, Reason.LEGACY)
     if tally.opened:
         return verdict(Verdict.INCONCLUSIVE, tally.open_reason)
@@ -339,6 +322,6 @@ def outcome(
         return verdict(Verdict.NOT_APPLICABLE, Reason.OURS)
     if requirement.level == "MAY":
         return verdict(Verdict.NOT_APPLICABLE, Reason.NOT_USED)
-    if (reason := unclaimed(requirement.id, stream, header.statement)) is not None:
+    if (reason := JUDGES[requirement.id].unclaimed(stream, header.statement)) is not None:
         return verdict(Verdict.NOT_APPLICABLE, reason)
     return verdict(Verdict.INCONCLUSIVE, "nothing was seen that could have broken it")

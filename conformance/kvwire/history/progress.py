@@ -6,14 +6,20 @@ Numbers tell, not records: a batch that one witness lost and another delivers la
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+import msgspec
+
+from kvwire.history.segments import REPLACING
 from kvwire.history.timeline import Timeline
+from kvwire.trace.instances import Records
 from kvwire.trace.records import Record
 from kvwire.trace.stimuli import succeeded
 
 Place = tuple[int, int]
 """Incarnation and number."""
+END: Place = (2**63, 0)
+"""Behind every place."""
 
 
 class Heard:
@@ -57,21 +63,29 @@ class Counted:
         return place is not None and place[1] + 1 >= offered
 
 
-class Agenda:
-    """What is to be done once the stream stands at a place, in order of places and then of records."""
+class Stimulus(msgspec.Struct, frozen=True):
+    """Something that was done to the publisher, and the place that its live stream had reached then.
 
-    def __init__(self) -> None:
-        self._items: list[tuple[Place, int, Callable[[], None]]] = []
-        self._next = 0
+    ``known``: that is certain; else it is the place of the last stimulus whose place is. ``drained``: all that the
+    publisher had counted as offered was heard by then.
+    """
 
-    def add(self, place: Place | None, record: int, act: Callable[[], None]) -> None:
-        """Add something before anything is done; nothing is done at a place that is not known."""
-        if place is not None:
-            bisect.insort(self._items, (place, record, act), key=lambda item: item[:2])
+    index: int
+    record: Record
+    place: Place
+    known: bool
+    drained: bool
 
-    def reach(self, place: Place) -> None:
-        """Do what is to be done before a place."""
-        while self._next < len(self._items) and self._items[self._next][0] < place:
-            act = self._items[self._next][2]
-            self._next += 1
-            act()
+
+def stimuli(records: Records, timeline: Timeline) -> tuple[Stimulus, ...]:
+    """The stimuli of a stream, from their records, in order: so are their places."""
+    heard = Heard(timeline, [index for index, record in records if record.event in REPLACING])
+    counted = Counted()
+    found: list[Stimulus] = []
+    last: Place = (-1, -1)
+    for index, record in records:
+        place = heard.when(index)
+        last = place or last
+        found.append(Stimulus(index, record, last, place is not None, counted.heard(index, place)))
+        counted.add(index, record)
+    return tuple(found)

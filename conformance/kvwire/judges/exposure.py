@@ -5,7 +5,7 @@ The harness has no credentials: whatever it gets a handshake from asks for none.
 
 from __future__ import annotations
 
-from kvwire.judges.area import Area, Context, judge
+from kvwire.judges.area import Area, Context, Say, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.instances import Records, begun
 from kvwire.trace.records import Record, Source
@@ -18,7 +18,6 @@ DEFAULT = "default"
 class Exposure(Area):
     """Reads what the machine shows of each endpoint, and who got in."""
 
-    name = "exposure"
     memory = "O(instances)"
 
     def __init__(self, context: Context) -> None:
@@ -42,7 +41,7 @@ class Exposure(Area):
                 self.authenticated(index, place, reached=place.detail["endpoint"] in got_in, refused=False)
 
     @judge("KVW-EXP-001")
-    def by_default(self) -> None:
+    def by_default(self, say: Say) -> None:
         """KVW-EXP-001: A publisher SHOULD bind by default to loopback or to `ipc` in a directory that only its user
         can enter.
 
@@ -53,26 +52,25 @@ class Exposure(Area):
         if not _places(self.records):
             return
         if default is None:
-            self.open("KVW-EXP-001", "no `default_endpoint` is declared, and where this run bound is not its choice")
+            say.open("no `default_endpoint` is declared, and where this run bound is not its choice")
             return
         scheme, host, _ = split(default)
         at = [(index, place) for index, place in _places(self.records) if place.detail.get(DEFAULT)]
         private = at[-1][1].detail.get("private") if at else None
         if scheme == "inproc" or is_loopback(host) or private:
-            self.saw("KVW-EXP-001")
+            say.saw()
         elif scheme == "ipc" and private is None:
-            self.open("KVW-EXP-001", f"nothing shows who can enter the directory of {default!r}")
+            say.open(f"nothing shows who can enter the directory of {default!r}")
         else:
             why = "anybody here can enter its directory" if scheme == "ipc" else "it is reached from other machines"
-            self.broke(
-                "KVW-EXP-001",
+            say.broke(
                 "loopback, or `ipc` in a private directory, unless told otherwise",
                 f"{default!r}, as declared: {why}",
                 Where(record=at[-1][0] if at else None),
             )
 
-    @judge("KVW-EXP-002")
-    def authenticated(self, index: int, place: Record, *, reached: bool, refused: bool) -> None:
+    @judge("KVW-EXP-002", unclaimed=unused)
+    def authenticated(self, say: Say, index: int, place: Record, *, reached: bool, refused: bool) -> None:
         """KVW-EXP-002: A publisher SHOULD authenticate clients (CURVE with an allow-list of client keys) on every
         endpoint that is reachable more widely.
 
@@ -81,14 +79,13 @@ class Exposure(Area):
         """
         wide = _wide(place)
         if wide and reached:
-            self.broke(
-                "KVW-EXP-002",
+            say.broke(
                 f"clients of {place.detail['endpoint']!r} to be authenticated: {wide}",
                 "a handshake with a client that has no credentials",
                 Where(record=index),
             )
         elif wide and refused:
-            self.saw("KVW-EXP-002")
+            say.saw()
 
 
 def _places(records: Records) -> list[tuple[int, Record]]:

@@ -6,10 +6,10 @@ import itertools
 
 from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
-from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_batch, judge
+from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record
-from kvwire.trace.stimuli import OFFERING, Offer, offers, succeeded
+from kvwire.trace.stimuli import Offer, succeeded
 from kvwire.wire.events import Event
 
 DISTURBING = frozenset({"cache", "reset", "start", "stop"})
@@ -18,15 +18,12 @@ NEVER = 2**63
 """Later than every record."""
 
 
-class Sequence(Area):
+class Numbers(Area):
     """Reads live arrivals, replay answers, offers and restarts."""
-
-    name = "sequence"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.records: dict[int, Record] = {}
-        self.stimuli: list[tuple[int, Record]] = []
         self.tails: list[int] = []
         """Records at which the batch that was offered last had not come within its bound."""
         self.restarts: list[int] = []
@@ -39,8 +36,6 @@ class Sequence(Area):
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live:
             self.records[index] = record
-        elif record.event in OFFERING:
-            self.stimuli.append((index, record))
         elif record.event == "tail-done" and record.detail.get("outcome") == "bound":
             self.tails.append(index)
         elif succeeded(record, "restart"):
@@ -70,9 +65,9 @@ class Sequence(Area):
             self.zero_again(restart, later)
         if not self.lives:
             return
-        offered = Offered(offers(self.stimuli), self.lives, self.disturbed)
+        offered = Offered(self.facts.offers, self.lives, self.disturbed)
         if offered.splits:
-            self.open("KVW-SEQ-002", "the publisher sends one offered batch as several")
+            self.one_by_one.open("the publisher sends one offered batch as several")
         else:
             for earlier, later_one in offered.pairs():
                 self.one_by_one(earlier, later_one, offered)
@@ -89,28 +84,27 @@ class Sequence(Area):
 
     # live arrivals
 
-    @judge("KVW-SEQ-003")
-    def no_filled_hole(self, live: Live) -> None:
+    @judge("KVW-SEQ-003", memory="O(holes)")
+    def no_filled_hole(self, say: Say, live: Live) -> None:
         """KVW-SEQ-003: A publisher MUST NOT fill a hole: within an incarnation no batch is sent live under a number
         that is lower than one already sent and was not sent before.
 
         A late copy of a batch that another witness or a replay delivered is a duplicate and no filled hole.
         """
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
-            self.saw("KVW-SEQ-003")
+            say.saw()
         elif live.arrival is Arrival.FILLED:
-            self.broke(
-                "KVW-SEQ-003",
+            say.broke(
                 f"a number above {live.previous}, the last one sent",
                 f"number {live.number}, which was missing until then, after {live.previous} ({live.source})",
                 self._at(live.record),
             )
 
-    @judge("KVW-SEQ-004")
-    def no_reuse(self, live: Live) -> None:
+    @judge("KVW-SEQ-004", memory="O(window)")
+    def no_reuse(self, say: Say, live: Live) -> None:
         """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
-            self.saw("KVW-SEQ-004")
+            say.saw()
         elif live.arrival is Arrival.REUSED:
             frames = self.records[live.record].frames or (b"", b"", b"")
             where = Where(
@@ -120,8 +114,7 @@ class Sequence(Area):
                 offset=0,
                 hex=frames[2][:HEX_BYTES].hex(),
             )
-            self.broke(
-                "KVW-SEQ-004",
+            say.broke(
                 f"number {live.number} for one batch only, that of record {live.other}",
                 f"another batch under number {live.number} after {live.previous}, without a disconnect",
                 where,
@@ -129,22 +122,20 @@ class Sequence(Area):
 
     # the first number
 
-    def _judge_first(self, requirement: str, answer: Answer, life: Incarnation) -> None:
+    def _judge_first(self, say: Say, answer: Answer, life: Incarnation) -> None:
         """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before."""
         ring = self.context.statement.ring
         begins = f"replay from 0 begins at {answer.numbers[0]}"
         if answer.numbers[0] == 0:
-            self.saw(requirement)
+            say.saw()
         elif ring is None:
-            self.open(
-                requirement,
+            say.open(
                 f"{begins}; the size of the ring is not declared, so that it may have evicted what came before",
             )
         elif len(answer.numbers) >= ring:
-            self.open(requirement, f"{begins}, and the ring is full")
+            say.open(f"{begins}, and the ring is full")
         else:
-            self.broke(
-                requirement,
+            say.broke(
                 "number 0 for the first batch",
                 f"{begins} with {len(answer.numbers)} batches, though the ring holds {ring}",
                 at_batch(next(batch for batch in life.batches if batch.number == answer.numbers[0])),
@@ -159,7 +150,7 @@ class Sequence(Area):
         return None
 
     @judge("KVW-SEQ-001")
-    def first_zero(self) -> None:
+    def first_zero(self, say: Say) -> None:
         """KVW-SEQ-001: A publisher MUST give the first batch of a stream the sequence number 0.
 
         Only the first life: later ones are KVW-SEQ-007's. A ring that may have evicted leaves it open.
@@ -169,14 +160,14 @@ class Sequence(Area):
         life = self.lives[0]
         answer = self._from_zero(life, before=min(self.restarts, default=NEVER))
         if life.origin_known:
-            self.saw("KVW-SEQ-001")
+            say.saw()
         elif answer is None:
-            self.open("KVW-SEQ-001", "no replay answer from 0, and the first live number is not the first one sent")
+            say.open("no replay answer from 0, and the first live number is not the first one sent")
         else:
-            self._judge_first("KVW-SEQ-001", answer, life)
+            self._judge_first(say, answer, life)
 
     @judge("KVW-SEQ-007")
-    def zero_again(self, restart: int, later: int) -> None:
+    def zero_again(self, say: Say, restart: int, later: int) -> None:
         """KVW-SEQ-007: A publisher MUST begin again at sequence number 0 in every new incarnation, whatever number
         the last one reached.
 
@@ -187,25 +178,24 @@ class Sequence(Area):
         for life in self.lives:
             answer = self._from_zero(life, restart, later)
             if answer is not None:
-                self._judge_first("KVW-SEQ-007", answer, life)
+                self._judge_first(say, answer, life)
                 return
         for life in self.lives[1:]:
             if life.origin_known and restart < life.batches[0].record < later:
-                self.saw("KVW-SEQ-007")
+                say.saw()
                 return
-        self.open("KVW-SEQ-007", "no replay from 0 after the restart, and no number 0 of a new incarnation")
+        say.open("no replay from 0 after the restart, and no number 0 of a new incarnation")
 
     @judge("KVW-SEQ-008")
-    def leading_clear(self, batch: Batch, event: Event) -> None:
+    def leading_clear(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-SEQ-008: A publisher SHOULD send `AllBlocksCleared` as the first event of every incarnation.
 
         Only an incarnation that is known from 0 up to its first event shows it.
         """
         if event.kind == "cleared":
-            self.saw("KVW-SEQ-008")
+            say.saw()
         else:
-            self.broke(
-                "KVW-SEQ-008",
+            say.broke(
                 "`AllBlocksCleared` as the first event of the incarnation",
                 f"`{event.tag}` in number {batch.number}",
                 at_batch(batch, event=event),
@@ -214,7 +204,7 @@ class Sequence(Area):
     # what was offered
 
     @judge("KVW-SEQ-002")
-    def one_by_one(self, earlier: Anchor, later: Anchor, offered: Offered) -> None:
+    def one_by_one(self, say: Say, earlier: Anchor, later: Anchor, offered: Offered) -> None:
         """KVW-SEQ-002: A publisher MUST raise the sequence number by exactly one for every batch offered for
         publication, including batches that it then drops.
 
@@ -227,27 +217,25 @@ class Sequence(Area):
         heartbeats = self.context.statement.bounds.heartbeat_s is not None or (not others and seen)
         rises = later.batch.number > earlier.batch.number
         if rises and others <= missing + seen and (missing <= others or heartbeats):
-            self.saw("KVW-SEQ-002")
+            say.saw()
             return
         own = max(0, seen - others)
-        self.broke(
-            "KVW-SEQ-002",
+        say.broke(
             f"number {earlier.batch.number + others + own + 1}: {others + 1} batches were offered since number "
             f"{earlier.batch.number}" + (f", and {own} more were sent" if own else ""),
             f"number {later.batch.number}",
             at_batch(later.batch),
         )
 
-    @judge("KVW-SEQ-010")
-    def whole_batches(self, whole: list[Offer], parts: list[Parts]) -> None:
+    @judge("KVW-SEQ-010", unclaimed=unused, memory="O(window)")
+    def whole_batches(self, say: Say, whole: list[Offer], parts: list[Parts]) -> None:
         """KVW-SEQ-010: A publisher that sheds load MUST shed whole batches, never single events of a batch.
 
         Events that stand in one offer only tell. A batch of several that was shed leaves none of them anywhere.
         """
-        self.saw("KVW-SEQ-010", len(whole))
+        say.saw(len(whole))
         for part in parts:
-            self.broke(
-                "KVW-SEQ-010",
+            say.broke(
                 f"all {len(part.offer.events)} events of an offered batch, or none",
                 f"{part.seen} of them, in number {part.batch.number}",
                 at_batch(part.batch),
@@ -257,7 +245,7 @@ class Sequence(Area):
 
     def _losses(self, offered: Offered) -> None:
         if any(life.batches[-1].number >= ABSURD for life in self.lives if life.batches):
-            self.open("KVW-SEQ-009", "the numbers count nothing")
+            self.nothing_lost.open("the numbers count nothing")
             return
         found = {anchor.position: anchor for anchor in offered.anchors}
         later = sorted(found)
@@ -270,7 +258,7 @@ class Sequence(Area):
                 waiting, before = [], None
             waiting = [record for record in waiting if record > offer.record]
             if offer.accepted and position in found:
-                self.saw("KVW-SEQ-009")
+                self.nothing_lost.saw()
             elif offer.accepted:
                 after = next((found[at] for at in later if at > position), None)
                 self.nothing_lost(offer, before, after, len(waiting), offered)
@@ -286,9 +274,9 @@ class Sequence(Area):
             out[position] = min(seen, out[position + 1])
         return out
 
-    @judge("KVW-SEQ-009")
+    @judge("KVW-SEQ-009", memory="O(holes)")
     def nothing_lost(
-        self, offer: Offer, before: Anchor | None, after: Anchor | None, waiting: int, offered: Offered
+        self, say: Say, offer: Offer, before: Anchor | None, after: Anchor | None, waiting: int, offered: Offered
     ) -> None:
         """KVW-SEQ-009: A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
         capacity and that it could encode.
@@ -300,14 +288,13 @@ class Sequence(Area):
         """
         queue = self.context.statement.queue or 1
         if waiting >= queue:
-            self.open("KVW-SEQ-009", f"an accepted batch was not seen; {waiting} others may have filled the queue")
+            say.open(f"an accepted batch was not seen; {waiting} others may have filled the queue")
         elif after is not None and before is not None and before.life != after.life:
-            self.open("KVW-SEQ-009", "an accepted batch was not seen, and no later one of its life")
+            say.open("an accepted batch was not seen, and no later one of its life")
         elif (how := self._never(offer) if after is None else self._lost(before, after, offered)) is None:
-            self.open("KVW-SEQ-009", "an accepted batch was not seen, and no complete replay answer tells why")
+            say.open("an accepted batch was not seen, and no complete replay answer tells why")
         else:
-            self.broke(
-                "KVW-SEQ-009",
+            say.broke(
                 f"the accepted batch with ts bits {offer.ts.hex()}, live or by replay",
                 f"no batch with it: {how}",
                 Where(record=offer.record),

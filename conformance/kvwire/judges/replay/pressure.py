@@ -7,8 +7,8 @@ from collections import Counter
 
 import msgspec
 
-from kvwire.history.exchanges import UNTOLD, Exchange, Exchanges
-from kvwire.judges.area import Area, Context, judge
+from kvwire.history.exchanges import UNTOLD, Exchange
+from kvwire.judges.area import Area, Context, Say, judge
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record, Source
 
@@ -28,15 +28,13 @@ class _Load(msgspec.Struct, frozen=True):
     batches: int
 
 
-class Service(Area):
+class Pressure(Area):
     """Reads requests, answers and what was awaited live meanwhile; decides at the end."""
 
-    name = "service"
     memory = "O(requests)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.exchanges = Exchanges()
         self.awaited: list[tuple[int, Record]] = []
         self.loads: list[_Load] = []
 
@@ -46,8 +44,6 @@ class Service(Area):
             self.awaited.append((index, record))
         elif record.source == Source.STIMULUS and record.event == "replay-load":
             self.loads.append(msgspec.convert({"record": index, **detail}, _Load))
-        else:
-            self.exchanges.take(index, record)
 
     def finish(self) -> None:
         in_peace = True
@@ -58,7 +54,7 @@ class Service(Area):
                 self.live_in_time(index, record, in_peace=in_peace)
             else:
                 self.goes_on_live(index, record)
-        for exchange in self.exchanges.by_client.values():
+        for exchange in self.facts.exchanges.values():
             if exchange.situation in ("together", "beside"):
                 self.at_once(exchange)
             elif exchange.situation == "after":
@@ -68,25 +64,24 @@ class Service(Area):
         for before, under in itertools.pairwise(self.loads):
             if (before.phase, under.phase) == ("before", "under"):
                 self.memory_bounded(before, under)
-        if self.loads and not self.tally("KVW-REP-019").witnesses:
-            self.open("KVW-REP-019", "what was asked for is less than what a bounded publisher may buffer")
+        if self.loads and not self.memory_bounded.tally.witnesses:
+            self.memory_bounded.open("what was asked for is less than what a bounded publisher may buffer")
 
     # the live stream
 
-    @judge("KVW-REP-011")
-    def live_in_time(self, index: int, record: Record, *, in_peace: bool) -> None:
+    @judge("KVW-REP-011", memory="O(1)")
+    def live_in_time(self, say: Say, index: int, record: Record, *, in_peace: bool) -> None:
         """KVW-REP-011: A publisher MUST NOT delay live publication by replay beyond the declared bound `live_delay_s`.
 
         What the harness caused while replay was busy was seen before the bound was over, or it was not. Only
         where one was seen in time when replay was idle: else something else delays it.
         """
         if record.detail["outcome"] == "seen":
-            self.saw("KVW-REP-011")
+            say.saw()
         elif not in_peace:
-            self.open("KVW-REP-011", "live batches were not seen in time without replay either")
+            say.open("live batches were not seen in time without replay either")
         else:
-            self.broke(
-                "KVW-REP-011",
+            say.broke(
                 f"live batches within {record.detail['bound_s']:g} s while replay clients wait for their answers",
                 f"{record.detail.get('heard', 0)} of {record.detail['offered']} that were offered",
                 Where(record=index),
@@ -95,7 +90,7 @@ class Service(Area):
     # many clients
 
     @judge("KVW-REP-012")
-    def at_once(self, exchange: Exchange) -> None:
+    def at_once(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-012: A publisher MUST serve several replay clients at once, up to the declared number
         `replay_clients`.
 
@@ -103,24 +98,23 @@ class Service(Area):
         not read.
         """
         beside = "while other clients do not read" if exchange.situation == "beside" else "together with others"
-        self._served("KVW-REP-012", exchange, f"the end of an answer that was asked for {beside}")
+        self._served(say, exchange, f"the end of an answer that was asked for {beside}")
 
     @judge("KVW-REP-017")
-    def bounded(self, exchange: Exchange) -> None:
+    def bounded(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-017: A publisher MAY bound the clients that it serves at once and the requests that wait per client,
         as declared in `replay_clients` and `replay_waiting`; what exceeds them waits or is dropped.
         """
         if not exchange.items and exchange.outcome not in UNTOLD:
-            self.saw("KVW-REP-017")
+            say.saw()
 
-    def _served(self, requirement: str, exchange: Exchange, expected: str) -> None:
+    def _served(self, say: Say, exchange: Exchange, expected: str) -> None:
         if exchange.outcome == "marker":
-            self.saw(requirement)
+            say.saw()
         elif exchange.outcome in UNTOLD:
-            self.open(requirement, UNTOLD[exchange.outcome])
+            say.open(UNTOLD[exchange.outcome])
         elif exchange.outcome is not None:
-            self.broke(
-                requirement,
+            say.broke(
                 expected,
                 f"{len(exchange.data)} batches and no end marker in time ({exchange.outcome}){exchange.oddities}",
                 Where(record=exchange.done),
@@ -129,19 +123,18 @@ class Service(Area):
     # clients that vanish
 
     @judge("KVW-REP-018")
-    def goes_on_serving(self, exchange: Exchange) -> None:
+    def goes_on_serving(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-018: A publisher MUST go on serving live subscribers and other replay clients when a replay client
         vanishes.
         """
-        self._served("KVW-REP-018", exchange, "an answer to another client after some vanished")
+        self._served(say, exchange, "an answer to another client after some vanished")
 
     def goes_on_live(self, index: int, record: Record) -> None:
         """KVW-REP-018, for live subscribers."""
         if record.detail["outcome"] == "seen":
-            self.saw("KVW-REP-018")
+            self.goes_on_serving.saw()
         else:
-            self.broke(
-                "KVW-REP-018",
+            self.goes_on_serving.broke(
                 f"a live batch within {record.detail['bound_s']:g} s after replay clients vanished",
                 f"none, of {record.detail['offered']} that were offered",
                 Where(record=index),
@@ -150,7 +143,7 @@ class Service(Area):
     # memory
 
     @judge("KVW-REP-019")
-    def memory_bounded(self, before: _Load, under: _Load) -> None:
+    def memory_bounded(self, say: Say, before: _Load, under: _Load) -> None:
         """KVW-REP-019: A publisher MUST keep the memory that it uses for replay bounded, whatever its clients do.
 
         Clients that never read ask for far more answers than may wait (`replay_waiting`, and the one that is being
@@ -159,7 +152,7 @@ class Service(Area):
         """
         requests = Counter(
             exchange.connection
-            for exchange in self.exchanges.by_client.values()
+            for exchange in self.facts.exchanges.values()
             if exchange.situation == "vanishing" and before.record < exchange.request < under.record
         )
         waiting = 1 + self.context.statement.bounds.replay_waiting
@@ -170,11 +163,10 @@ class Service(Area):
         asked = requests.total() * before.answer_bytes
         grown = under.rss - before.rss
         if grown > allowed:
-            self.broke(
-                "KVW-REP-019",
+            say.broke(
                 f"at most {allowed >> 20} MiB more for {answers} answers of {ring} batches each",
                 f"{grown >> 20} MiB more after {requests.total()} requests from clients that do not read",
                 Where(record=under.record),
             )
         elif asked >= 2 * allowed:
-            self.saw("KVW-REP-019")
+            say.saw()
