@@ -117,7 +117,7 @@ def test_a_removal_that_names_another_group_leaves_doubt_wherever_it_may_have_me
     assert ledger.groups_of("GPU", ord("a")) == {0, 2}
     assert ledger.groups_of("CPU", ord("a")) == frozenset()
     assert ledger.remove(key("a", group=2)) == (R, frozenset())
-    assert ledger.remove(key("a", group=3)) == (A, {0})
+    assert ledger.remove(key("a", group=3)) == (A, frozenset({0}))
     assert ledger.groups_of("GPU", ord("a")) == frozenset()
     assert ledger.resident() == frozenset()
     assert ledger.state(key("a")) is A

@@ -21,7 +21,8 @@ from tests.kit.stories import (
 )
 
 from kvwire.conclusion.conclude import conclude
-from kvwire.conclusion.judging import judge_stream, outcome
+from kvwire.conclusion.judging import judge_stream
+from kvwire.conclusion.outcome import outcome
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import ORDER, Exit, Finding, Reason, Tally, Verdict, Where, aggregate, exit_code
 from kvwire.standard import registry

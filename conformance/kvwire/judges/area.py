@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from kvwire.history.progress import Stimulus
-from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline
+from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline, build
 from kvwire.judges.facts import Facts
 from kvwire.judges.verdict import Finding, Reason, Tally, Where
 from kvwire.standard.registry import Memory, Registry
@@ -158,8 +159,31 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     registry: Registry
     timeline: Timeline
     facts: Facts
-    siblings: Mapping[str, Records] = msgspec.field(default_factory=dict)
-    instances: Mapping[str, Records] = msgspec.field(default_factory=dict)
+    siblings: Mapping[str, Records]
+    instances: Mapping[str, Records]
+
+    @classmethod
+    def of(
+        cls,
+        header: Header,
+        stream: StreamInfo,
+        records: Records,
+        registry: Registry,
+        *,
+        siblings: Mapping[str, Records] = MappingProxyType({}),
+        instances: Mapping[str, Records] = MappingProxyType({}),
+    ) -> Context:
+        """The context of one stream, from its records."""
+        timeline = build(records)
+        return cls(
+            header=header,
+            stream=stream,
+            registry=registry,
+            timeline=timeline,
+            facts=Facts(records, timeline, header.statement),
+            siblings=siblings,
+            instances=instances,
+        )
 
     @property
     def statement(self) -> Statement:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kvwire.cache.ledger import Key, Ledger, State
 from kvwire.history.exchanges import Exchange, Exchanges
 from kvwire.history.progress import Stimulus, stimuli
-from kvwire.history.timeline import Answer, Timeline
+from kvwire.history.timeline import Answer, Incarnation, Timeline
 from kvwire.standard.statement import Statement
 from kvwire.trace.instances import Records
 from kvwire.trace.records import Record, Source
@@ -98,9 +98,9 @@ class Facts:
 
     # what follows the stream
 
-    def on_incarnation(self, *, origin_known: bool) -> None:
+    def on_incarnation(self, incarnation: Incarnation) -> None:
         """An incarnation begins."""
-        self.ledger.begin(origin_known=origin_known)
+        self.ledger.begin(origin_known=incarnation.origin_known)
 
     def on_gap(self) -> None:
         """Something is missing, or cannot be read."""
