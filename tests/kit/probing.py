@@ -29,7 +29,7 @@ def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[S
 
 
 def marks(recorder: Recorder, kind: type[Kind]) -> list[Kind]:
-    return [detail for _, detail in told(list(enumerate(recorder.records)), kind)]
+    return [detail for _, detail in told(enumerate(recorder.records), kind)]
 
 
 def events(recorder: Recorder, source: Source = Source.LIVE_A) -> list[Event]:

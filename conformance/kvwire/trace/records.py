@@ -9,7 +9,7 @@ The file is newline-delimited JSON: a header, then one record a line, then ``{"e
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -78,7 +78,7 @@ Records = Sequence[tuple[int, Record]]
 """Records of one stream with their indices in the trace."""
 
 
-def told(records: Records, *kinds: type[Kind]) -> Iterator[tuple[int, Kind]]:
+def told(records: Iterable[tuple[int, Record]], *kinds: type[Kind]) -> Iterator[tuple[int, Kind]]:
     """What records of some kinds tell, in order."""
     for index, record in records:
         if isinstance(record.detail, kinds):
