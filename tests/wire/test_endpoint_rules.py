@@ -8,7 +8,6 @@ from kvwire.wire.endpoint_rules import (
     Asked,
     Fault,
     Rule,
-    asked,
     connectable,
     faults,
     is_loopback,
@@ -90,12 +89,6 @@ def test_an_ephemeral_port_is_asked_for() -> None:
     assert found(Asked(endpoint=f"{HOST}0", ephemeral=True)) is None
     assert Asked(endpoint=f"{HOST}*").undecided
     assert found(Asked(endpoint=f"{HOST}*")) is None
-
-
-def test_what_a_start_asks_for() -> None:
-    assert asked({"endpoint": "x", "rank": 3}) == Asked(endpoint="x", rank=3, world=4)
-    assert asked({}).endpoints == ()
-    assert asked({"replay": "none"}).endpoints == ()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from kvwire.conclusion.muting import Muting
 from kvwire.history import timeline as timelines
 from kvwire.history.timeline import Timeline
 from kvwire.judges.area import Context
-from kvwire.trace.instances import Records, fell_silent
-from kvwire.trace.records import Source
+from kvwire.trace.instances import fell_silent
+from kvwire.trace.marks import Joined
+from kvwire.trace.records import Records, told
 from kvwire.wire.events import Form
 
 
@@ -47,9 +48,8 @@ def remarks(context: Context, muting: Muting, records: Records) -> tuple[str, ..
     unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
     if unknown:
         notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
-    joined = [record.detail for _, record in records if record.source == Source.STIMULUS and record.event == "joined"]
-    compared = [detail for detail in joined if detail["settled"] and detail["complete"]]
+    joined = [joiner for _, joiner in told(records, Joined)]
     if joined:
-        same = sum(not detail["missing"] and not detail["extra"] for detail in compared)
+        same = sum(j.settled and j.complete and not j.missing and not j.extra for j in joined)
         notes.append(f"{same} of {len(joined)} late joiners rebuilt what one knew that had joined before them")
     return tuple(notes)

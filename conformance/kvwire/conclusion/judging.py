@@ -20,8 +20,7 @@ from kvwire.judges import AREAS, JUDGES
 from kvwire.judges.area import Area, Context
 from kvwire.judges.verdict import Outcome, Tally
 from kvwire.standard.registry import Profile, Registry
-from kvwire.trace.instances import Records
-from kvwire.trace.records import Record, StreamInfo, Trace
+from kvwire.trace.records import Record, Records, StreamInfo, Trace
 from kvwire.wire.events import Form
 
 
@@ -76,7 +75,7 @@ class _Showing:
         self.areas = tuple(areas)
         self.facts = context.facts
         self.muting = Muting(self.facts.offers, context.header.sets)
-        self._stimuli = deque(self.facts.moments)
+        self._moments = deque(self.facts.moments)
 
     def _mute(self, muted: frozenset[str]) -> None:
         for area in self.areas:
@@ -85,10 +84,10 @@ class _Showing:
     def _reach(self, place: Place) -> None:
         """What was done when the stream had not come to this place yet."""
         self._mute(frozenset())
-        while self._stimuli and self._stimuli[0].place < place:
-            stimulus = self._stimuli.popleft()
+        while self._moments and self._moments[0].place < place:
+            moment = self._moments.popleft()
             for area in self.areas:
-                area.on_stimulus(stimulus)
+                area.on_stimulus(moment)
 
     def incarnation(self, incarnation: Incarnation) -> None:
         self._reach((incarnation.index, -1))

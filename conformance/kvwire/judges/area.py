@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, over
 
 import msgspec
 
-from kvwire.history.progress import Stimulus
+from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline, build
 from kvwire.judges.facts import Facts
 from kvwire.judges.verdict import Finding, Reason, Tally, Where
 from kvwire.standard.registry import Memory, Registry
 from kvwire.standard.statement import Statement
-from kvwire.trace.instances import Records
-from kvwire.trace.records import Header, Record, StreamInfo
+from kvwire.trace.records import Header, Record, Records, StreamInfo
 from kvwire.wire.dialect import read_slowly
 from kvwire.wire.events import Event, Flaw
 from kvwire.wire.msgpack import walk
@@ -218,7 +217,7 @@ class Area:
     def on_record(self, index: int, record: Record) -> None:
         """A record of the stream, as received."""
 
-    def on_stimulus(self, stimulus: Stimulus) -> None:
+    def on_stimulus(self, moment: Moment) -> None:
         """Something that was done to the publisher when the live stream had come as far as it was shown."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:

@@ -6,8 +6,6 @@ from kvwire.cache.ledger import State
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_batch, judge, located
 from kvwire.judges.facts import Change
-from kvwire.trace.records import Record
-from kvwire.trace.stimuli import succeeded
 from kvwire.wire.events import Event, Flaw
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
@@ -27,12 +25,9 @@ class EventArea(Area):
         self.sizes: dict[int, tuple[int, int]] = {}
         self.salts: dict[bytes, int] = {}
         """The salts of our prompts, and the record of the first prompt with each."""
-
-    def on_record(self, index: int, record: Record) -> None:
-        if succeeded(record, "cache") and record.detail.get("salt"):
-            salt = str(record.detail["salt"]).encode()
-            if len(salt) >= SHORT_SALT:
-                self.salts.setdefault(salt, index)
+        for prompt in self.facts.prompts:
+            if prompt.salt is not None and len(prompt.salt.encode()) >= SHORT_SALT:
+                self.salts.setdefault(prompt.salt.encode(), prompt.record)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.sizes.clear()

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from kvwire.cache.ledger import Key, Ledger, State
 from kvwire.history.exchanges import Exchange, Exchanges
-from kvwire.history.progress import Stimulus, stimuli
+from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Incarnation, Timeline
 from kvwire.standard.statement import Statement
-from kvwire.trace.instances import Records
-from kvwire.trace.records import Record, Source
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import Ranks
+from kvwire.trace.records import Records, told
 from kvwire.trace.stimuli import Offer, Prompt, offers, prompts
 from kvwire.wire.events import Event
 
@@ -50,14 +51,14 @@ class Facts:
     # what the records tell
 
     @functools.cached_property
-    def stimuli(self) -> tuple[tuple[int, Record], ...]:
-        """What was done to the publisher, with the indices of the records."""
-        return tuple((index, record) for index, record in self._records if record.source == Source.STIMULUS)
+    def stimuli(self) -> Records:
+        """What was done to the publisher."""
+        return [(index, record) for index, record in self._records if isinstance(record.detail, Stimulus)]
 
     @functools.cached_property
-    def moments(self) -> tuple[Stimulus, ...]:
+    def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
-        return stimuli(self.stimuli, self._timeline)
+        return moments(self.stimuli, self._timeline)
 
     @functools.cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -72,8 +73,7 @@ class Facts:
     @functools.cached_property
     def ranks(self) -> Mapping[str, int] | None:
         """The instances that were started as ranks of one deployment, by name; None when none were."""
-        asked = [record.detail["members"] for _, record in self._records if record.event == "ranks"]
-        return {str(name): int(rank) for name, rank in asked[-1].items()} if asked else None
+        return next((ranks.members for _, ranks in reversed(list(told(self.stimuli, Ranks)))), None)
 
     @functools.cached_property
     def exchanges(self) -> Mapping[str, Exchange]:

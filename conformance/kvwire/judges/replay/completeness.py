@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kvwire.history.exchanges import UNTOLD, Exchange, Hole, Sent, holes
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_record, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record, Source
-from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
-
-
-class _Resumed(msgspec.Struct, frozen=True):
-    """A connection that paused: for how long, its receive high-water mark, its requests and the batches of each."""
-
-    paused_s: float
-    rcvhwm: int
-    requests: int
-    retained: int
-
-    @property
-    def overflows(self) -> bool:
-        """Whether the answers are more than the pipes of a ROUTER without options and of the client take."""
-        return self.requests * self.retained >= SEND_MARK + self.rcvhwm + SYSTEM_BUFFER
+from kvwire.trace.marks import ReplayResumed
+from kvwire.trace.records import told
 
 
 class Completeness(Area):
@@ -33,11 +17,7 @@ class Completeness(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.resumed: dict[str, _Resumed] = {}
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS and record.event == "replay-resumed":
-            self.resumed[str(record.detail["connection"])] = msgspec.convert(record.detail, _Resumed)
+        self.resumed = {resumed.connection: resumed for _, resumed in told(self.facts.stimuli, ReplayResumed)}
 
     def finish(self) -> None:
         self._retained()

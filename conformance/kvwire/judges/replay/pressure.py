@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-import msgspec
-
 from kvwire.history.exchanges import UNTOLD, Exchange
-from kvwire.judges.area import Area, Context, Say, judge
+from kvwire.judges.area import Area, Say, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record, Source
+from kvwire.trace.marks import LiveAwaited, ReplayLoad
+from kvwire.trace.records import told
 
 FLOOR = 16 * 2**20
 """Bytes by which the memory of a process may grow for reasons of its own."""
@@ -18,42 +17,20 @@ OVERHEAD = 3
 """How much more than its payload a batch may take in memory: frames, objects, what an allocator keeps."""
 
 
-class _Load(msgspec.Struct, frozen=True):
-    """The memory of the publisher, and the payload of one whole answer with its count of batches; in bytes."""
-
-    record: int
-    phase: str
-    rss: int
-    answer_bytes: int
-    batches: int
-
-
 class Pressure(Area):
     """Reads requests, answers and what was awaited live meanwhile; decides at the end."""
 
     memory = "O(requests)"
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.awaited: list[tuple[int, Record]] = []
-        self.loads: list[_Load] = []
-
-    def on_record(self, index: int, record: Record) -> None:
-        detail = record.detail
-        if record.source == Source.STIMULUS and record.event == "live-awaited":
-            self.awaited.append((index, record))
-        elif record.source == Source.STIMULUS and record.event == "replay-load":
-            self.loads.append(msgspec.convert({"record": index, **detail}, _Load))
-
     def finish(self) -> None:
         in_peace = True
-        for index, record in self.awaited:
-            if record.detail["during"] == "nothing":
-                in_peace = record.detail["outcome"] == "seen"
-            elif record.detail["during"] == "replay":
-                self.live_in_time(index, record, in_peace=in_peace)
+        for index, awaited in told(self.facts.stimuli, LiveAwaited):
+            if awaited.during == "nothing":
+                in_peace = awaited.outcome == "seen"
+            elif awaited.during == "replay":
+                self.live_in_time(index, awaited, in_peace=in_peace)
             else:
-                self.goes_on_live(index, record)
+                self.goes_on_live(index, awaited)
         for exchange in self.facts.exchanges.values():
             if exchange.situation in ("together", "beside"):
                 self.at_once(exchange)
@@ -61,29 +38,30 @@ class Pressure(Area):
                 self.goes_on_serving(exchange)
             elif exchange.situation == "beyond" and exchange.outcome is not None:
                 self.bounded(exchange)
-        for before, under in itertools.pairwise(self.loads):
-            if (before.phase, under.phase) == ("before", "under"):
+        loads = list(told(self.facts.stimuli, ReplayLoad))
+        for before, under in itertools.pairwise(loads):
+            if (before[1].phase, under[1].phase) == ("before", "under"):
                 self.memory_bounded(before, under)
-        if self.loads and not self.memory_bounded.tally.witnesses:
+        if loads and not self.memory_bounded.tally.witnesses:
             self.memory_bounded.open("what was asked for is less than what a bounded publisher may buffer")
 
     # the live stream
 
     @judge("KVW-REP-011", memory="O(1)")
-    def live_in_time(self, say: Say, index: int, record: Record, *, in_peace: bool) -> None:
+    def live_in_time(self, say: Say, index: int, awaited: LiveAwaited, *, in_peace: bool) -> None:
         """KVW-REP-011: A publisher MUST NOT delay live publication by replay beyond the declared bound `live_delay_s`.
 
         What the harness caused while replay was busy was seen before the bound was over, or it was not. Only
         where one was seen in time when replay was idle: else something else delays it.
         """
-        if record.detail["outcome"] == "seen":
+        if awaited.outcome == "seen":
             say.saw()
         elif not in_peace:
             say.open("live batches were not seen in time without replay either")
         else:
             say.broke(
-                f"live batches within {record.detail['bound_s']:g} s while replay clients wait for their answers",
-                f"{record.detail.get('heard', 0)} of {record.detail['offered']} that were offered",
+                f"live batches within {awaited.bound_s:g} s while replay clients wait for their answers",
+                f"{awaited.heard or 0} of {awaited.offered} that were offered",
                 Where(record=index),
             )
 
@@ -129,31 +107,32 @@ class Pressure(Area):
         """
         self._served(say, exchange, "an answer to another client after some vanished")
 
-    def goes_on_live(self, index: int, record: Record) -> None:
+    def goes_on_live(self, index: int, awaited: LiveAwaited) -> None:
         """KVW-REP-018, for live subscribers."""
-        if record.detail["outcome"] == "seen":
+        if awaited.outcome == "seen":
             self.goes_on_serving.saw()
         else:
             self.goes_on_serving.broke(
-                f"a live batch within {record.detail['bound_s']:g} s after replay clients vanished",
-                f"none, of {record.detail['offered']} that were offered",
+                f"a live batch within {awaited.bound_s:g} s after replay clients vanished",
+                f"none, of {awaited.offered} that were offered",
                 Where(record=index),
             )
 
     # memory
 
     @judge("KVW-REP-019")
-    def memory_bounded(self, say: Say, before: _Load, under: _Load) -> None:
+    def memory_bounded(self, say: Say, first: tuple[int, ReplayLoad], second: tuple[int, ReplayLoad]) -> None:
         """KVW-REP-019: A publisher MUST keep the memory that it uses for replay bounded, whatever its clients do.
 
         Clients that never read ask for far more answers than may wait (`replay_waiting`, and the one that is being
         given). A publisher that buffers whole answers for all that may wait, each of a full ring (`ring`), is bounded;
         what grows beyond that, and beyond what objects and allocators add, grows with the requests.
         """
+        (begins, before), (ends, under) = first, second
         requests = Counter(
             exchange.connection
             for exchange in self.facts.exchanges.values()
-            if exchange.situation == "vanishing" and before.record < exchange.request < under.record
+            if exchange.situation == "vanishing" and begins < exchange.request < ends
         )
         waiting = 1 + self.context.statement.bounds.replay_waiting
         answers = sum(min(count, waiting) for count in requests.values())
@@ -166,7 +145,7 @@ class Pressure(Area):
             say.broke(
                 f"at most {allowed >> 20} MiB more for {answers} answers of {ring} batches each",
                 f"{grown >> 20} MiB more after {requests.total()} requests from clients that do not read",
-                Where(record=under.record),
+                Where(record=ends),
             )
         elif asked >= 2 * allowed:
             say.saw()

@@ -12,12 +12,15 @@ import msgspec
 
 from kvwire.cache.ledger import Key, State
 from kvwire.cache.prefixes import Prefixes
-from kvwire.history.progress import Stimulus
+from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.stimuli import Prompt, succeeded
-from kvwire.wire.events import TWO_64, Event
+from kvwire.trace.calls import BurstCall, CacheCall, FaultCall, PublishCall, ResetCall, ResidentCall, StartCall
+from kvwire.trace.marks import Settled
+from kvwire.trace.records import told
+from kvwire.trace.stimuli import Prompt
+from kvwire.wire.events import Event
 
 Scope = tuple[int | None, str | None]
 
@@ -78,8 +81,8 @@ class Reuse(Area):
     def on_incarnation(self, incarnation: Incarnation) -> None:
         if not incarnation.index:
             self.prefixes.prompts = self.facts.prompts
-            caps = [record.detail.get("cap") for _, record in self.facts.stimuli if succeeded(record, "start")]
-            self.cap = next((_Cap(int(cap)) for cap in reversed(caps) if cap), None)
+            caps = [start.cap for _, start in told(self.facts.stimuli, StartCall) if start.succeeded and start.cap]
+            self.cap = _Cap(caps[-1]) if caps else None
         self.prefixes.begin()
         self._lose()
 
@@ -103,21 +106,20 @@ class Reuse(Area):
 
     # what was asked of the engine
 
-    def on_stimulus(self, stimulus: Stimulus) -> None:
-        record, known = stimulus.record, stimulus.known
-        if succeeded(record, "cache"):
-            if known:
-                self._begins(stimulus.index, calm=self.drained)
-            self.drained = False
-        elif succeeded(record, "resident"):
-            if stimulus.drained:
-                self._holds(stimulus.index, frozenset(int(v) % TWO_64 for v in record.detail.get("hashes", ())))
-        elif record.event == "settled":
-            self.drained = bool(record.detail["drained"])
-            if self.drained and known:
-                self._ends()
-        elif record.event in ("reset", "fault", "publish", "burst"):
-            self.drained = False
+    def on_stimulus(self, moment: Moment) -> None:
+        match moment.stimulus:
+            case CacheCall(succeeded=True):
+                if moment.known:
+                    self._begins(moment.index, calm=self.drained)
+                self.drained = False
+            case ResidentCall(succeeded=True, held=held) if moment.drained:
+                self._holds(moment.index, held)
+            case Settled(drained=drained):
+                self.drained = drained
+                if drained and moment.known:
+                    self._ends()
+            case ResetCall() | FaultCall() | PublishCall() | BurstCall():
+                self.drained = False
 
     # the stream
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from kvwire.cache.ledger import Key, Ledger, State
-from kvwire.history.progress import Stimulus
+from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless
 from kvwire.judges.facts import Change
 from kvwire.judges.verdict import Where
-from kvwire.trace.stimuli import succeeded
-from kvwire.wire.events import TWO_64, Event
+from kvwire.trace.calls import ResetCall, ResidentCall
+from kvwire.trace.marks import ResetDone
+from kvwire.wire.events import Event
 
 
 class _Reset:
@@ -68,17 +69,16 @@ class Residency(Area):
 
     # what the engine was asked
 
-    def on_stimulus(self, stimulus: Stimulus) -> None:
-        record = stimulus.record
-        if succeeded(record, "resident") and stimulus.drained:
-            held = frozenset(int(value) % TWO_64 for value in record.detail.get("hashes", ()))
-            self.clear_is_whole(stimulus.index, held)
-        elif succeeded(record, "reset"):
-            self.reset = _Reset(stimulus.index, self.facts.ledger) if stimulus.known else None
-        elif record.event == "reset-done" and self.reset is not None:
-            if stimulus.known:
-                self.reset_visible(self.reset, str(record.detail.get("bound_s", "")))
-            self.reset = None
+    def on_stimulus(self, moment: Moment) -> None:
+        match moment.stimulus:
+            case ResidentCall(succeeded=True, held=held) if moment.drained:
+                self.clear_is_whole(moment.index, held)
+            case ResetCall(succeeded=True):
+                self.reset = _Reset(moment.index, self.facts.ledger) if moment.known else None
+            case ResetDone(bound_s=bound) if self.reset is not None:
+                if moment.known:
+                    self.reset_visible(self.reset, bound)
+                self.reset = None
 
     # the stream
 
@@ -167,7 +167,7 @@ class Residency(Area):
             )
 
     @judge("KVW-RES-006")
-    def reset_visible(self, say: Say, reset: _Reset, bound: str) -> None:
+    def reset_visible(self, say: Say, reset: _Reset, bound_s: float) -> None:
         """KVW-RES-006: A publisher MUST make a reset of the cache visible, by `AllBlocksCleared` or by the removal of
         every resident block, within the declared bound `reset_visible_s` even when the engine is idle, and before
         any later store.
@@ -188,7 +188,7 @@ class Residency(Area):
             say.open("batches are missing since the reset")
         elif reset.left:
             say.broke(
-                f"`AllBlocksCleared`, or the removal of everything, within {bound} s of the reset",
+                f"`AllBlocksCleared`, or the removal of everything, within {bound_s} s of the reset",
                 f"{len(reset.left)} blocks are still announced",
                 Where(record=reset.start),
             )

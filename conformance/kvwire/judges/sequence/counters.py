@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from kvwire.judges.area import Area, Context, Say, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.instances import Records, why_no_ranks
-from kvwire.trace.records import Record
+from kvwire.trace.instances import why_no_ranks
+from kvwire.trace.records import Record, Records
 from kvwire.wire.framing import split_live
 
 FEW = 3
