@@ -11,7 +11,7 @@ from kvwire.judges.verdict import Where
 from kvwire.trace.calls import BoundAt
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import Begun, begun
-from kvwire.trace.records import LIVE, Record, Records
+from kvwire.trace.records import LIVE, Records, told
 from kvwire.wire.endpoint_rules import TOGETHER, Fault, Rule, connectable, faults, of_rank, split
 from kvwire.wire.endpoint_rules import names as names_it
 
@@ -23,19 +23,15 @@ class Endpoint(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.reached = False
         self.why: dict[Say, str] = {}
         """Per sentence why an occasion showed nothing: it matters where no other did."""
 
-    def on_record(self, index: int, record: Record) -> None:
-        match record.detail:
-            case SocketEvent(event="HANDSHAKE_SUCCEEDED") as said:
-                self.reached = self.reached or said.of in LIVE
-
     def finish(self) -> None:
+        said = (event for _, event in told(self.facts.details, SocketEvent))
+        reached = any(event.event == "HANDSHAKE_SUCCEEDED" and event.of in LIVE for event in said)
         for start in begun(self.context.stream.name, self.facts.stimuli)[:1]:
             dials = start.bound is not None and start.bound.dials
-            if start.bound is not None and (dials or self.reached):
+            if start.bound is not None and (dials or reached):
                 self.binds(start, dials=dials, missing="")
         tried = [start for name, records in self.context.instances.items() for start in _tried(name, records)]
         if "rank" in self.context.header.sets:

@@ -5,12 +5,12 @@ The harness has no credentials: whatever it gets a handshake from asks for none.
 
 from __future__ import annotations
 
-from kvwire.judges.area import Area, Context, Say, judge, unused
+from kvwire.judges.area import Area, Say, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import begun
 from kvwire.trace.marks import EndpointSeen
-from kvwire.trace.records import Record, told
+from kvwire.trace.records import told
 from kvwire.wire.endpoint_rules import WILDCARDS, is_loopback, split
 
 
@@ -19,20 +19,12 @@ class Exposure(Area):
 
     memory = "O(instances)"
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.records: list[tuple[int, Record]] = []
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.frames is None:
-            self.records.append((index, record))
-
     def finish(self) -> None:
         self.by_default()
-        said = [monitored.event for _, monitored in told(self.records, SocketEvent)]
+        said = [monitored.event for _, monitored in told(self.facts.details, SocketEvent)]
         reached = "HANDSHAKE_SUCCEEDED" in said
         refused = any(event.startswith("HANDSHAKE_FAILED") for event in said)
-        for index, place in told(self.records, EndpointSeen):
+        for index, place in told(self.facts.details, EndpointSeen):
             if not place.default:
                 self.authenticated(index, place, reached=reached, refused=refused)
         for name, records in self.context.instances.items():
@@ -49,7 +41,7 @@ class Exposure(Area):
         default is the declared `default_endpoint`.
         """
         default = self.context.statement.default_endpoint
-        places = list(told(self.records, EndpointSeen))
+        places = list(told(self.facts.details, EndpointSeen))
         if not places:
             return
         if default is None:

@@ -51,9 +51,14 @@ class Facts:
     # what the records tell
 
     @functools.cached_property
+    def details(self) -> Records:
+        """What is told beside frames."""
+        return [(index, record) for index, record in self._records if record.detail is not None]
+
+    @functools.cached_property
     def stimuli(self) -> Records:
-        """What was done to the publisher."""
-        return [(index, record) for index, record in self._records if isinstance(record.detail, Stimulus)]
+        """What of that was done to the publisher."""
+        return [(index, record) for index, record in self.details if isinstance(record.detail, Stimulus)]
 
     @functools.cached_property
     def moments(self) -> tuple[Moment, ...]:

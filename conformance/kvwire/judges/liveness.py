@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kvwire.judges.area import Area, Context, Say, judge, unless
+from kvwire.judges.area import Area, Say, judge, unless
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import Strain, strains
 from kvwire.trace.calls import BurstCall, CacheCall, PublishCall, StartCall, StatsCall, StopCall
-from kvwire.trace.detail import Detail, Stimulus
+from kvwire.trace.detail import Detail
 from kvwire.trace.marks import BurstBegins, Freed, IdleDone
-from kvwire.trace.records import Record, Records, told
+from kvwire.trace.records import Records, told
 from kvwire.wire.framing import split_live
 
 ATTEMPTS = 3
@@ -20,31 +20,19 @@ class Liveness(Area):
 
     memory = "O(instances)"
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.freed: list[tuple[int, Freed]] = []
-        self.own: list[tuple[int, Record]] = []
-
-    def on_record(self, index: int, record: Record) -> None:
-        match record.detail:
-            case Freed() as freed:
-                self.freed.append((index, freed))
-            case IdleDone() as idle:
-                self.beats(index, idle)
-            case Stimulus():
-                self.own.append((index, record))
-
     def finish(self) -> None:
+        for index, idle in told(self.facts.stimuli, IdleDone):
+            self.beats(index, idle)
         situations: dict[str, list[Strain]] = {}
-        for strain in strains(self.own):
+        for strain in strains(self.facts.stimuli):
             situations.setdefault(strain.situation, []).append(strain)
         for situation, attempts in situations.items():
             self.never_blocks(situation, attempts)
         for records in self.context.instances.values():
-            self.freed += told(records, Freed)
             self._saturated(records)
-        for index, freed in self.freed:
-            self.frees(index, freed)
+        for records in (self.facts.stimuli, *self.context.instances.values()):
+            for index, freed in told(records, Freed):
+                self.frees(index, freed)
 
     # the engine
 
