@@ -22,10 +22,12 @@ from kvwire.judges.residency.reuse import Reuse
 from kvwire.judges.residency.stream import Residency
 from kvwire.judges.sequence.counters import Counters
 from kvwire.judges.sequence.numbers import Numbers
+from kvwire.judges.sequence.offers import Offers
 
 AREAS: tuple[type[Area], ...] = (
     Envelope,
     Numbers,
+    Offers,
     Counters,
     BatchArea,
     EventArea,

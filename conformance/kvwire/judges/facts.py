@@ -16,6 +16,7 @@ from kvwire.history.exchanges import Exchange, Exchanges
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Incarnation, Timeline
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import RestartCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
 from kvwire.trace.records import Records, told
@@ -64,6 +65,11 @@ class Facts:
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
         return moments(self.stimuli, self._timeline)
+
+    @functools.cached_property
+    def restarts(self) -> list[int]:
+        """The records at which the harness began a new life of the publisher."""
+        return [index for index, call in told(self.stimuli, RestartCall) if call.succeeded]
 
     @functools.cached_property
     def offers(self) -> tuple[Offer, ...]:

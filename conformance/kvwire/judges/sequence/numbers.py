@@ -1,23 +1,13 @@
-"""Sequence: numbers, holes, restarts, and what was lost (spec/sequence.md)."""
+"""Numbers as they came: each once, in order, and from 0 in every life."""
 
 from __future__ import annotations
 
 import itertools
 
-from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
-from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, Say, at_batch, judge, unused
+from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.calls import (
-    CacheCall,
-    ResetCall,
-    RestartCall,
-    StartCall,
-    StopCall,
-)
-from kvwire.trace.marks import TailDone
 from kvwire.trace.records import Record
-from kvwire.trace.stimuli import Offer
 from kvwire.wire.events import Event
 
 NEVER = 2**63
@@ -25,35 +15,19 @@ NEVER = 2**63
 
 
 class Numbers(Area):
-    """Reads live arrivals, replay answers, offers and restarts."""
+    """Reads live arrivals, replay answers and restarts."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.records: dict[int, Record] = {}
-        self.tails: list[int] = []
-        """Records at which the batch that was offered last had not come within its bound."""
-        self.restarts: list[int] = []
-        self.disturbed: list[int] = []
-        """Records of stimuli across which numbers and offers are not compared."""
-        self.lives: list[Incarnation] = []
         self.leading = False
         """Nothing of this incarnation was missed, and no event of it was seen yet."""
 
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live:
             self.records[index] = record
-        match record.detail:
-            case TailDone(outcome="bound"):
-                self.tails.append(index)
-            case RestartCall(succeeded=True):
-                self.restarts.append(index)
-                self.disturbed.append(index)
-            case CacheCall() | ResetCall() | StartCall() | StopCall():
-                # They may cause batches which were not offered, or numbers begin anew after them.
-                self.disturbed.append(index)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self.lives.append(incarnation)
         self.leading = incarnation.origin_known
 
     def on_gap(self, gap: Gap) -> None:
@@ -69,18 +43,8 @@ class Numbers(Area):
             self.no_filled_hole(live)
             self.no_reuse(live)
         self.first_zero()
-        for restart, later in itertools.pairwise([*self.restarts, NEVER]):
+        for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
-        if not self.lives:
-            return
-        offered = Offered(self.facts.offers, self.lives, self.disturbed)
-        if offered.splits:
-            self.one_by_one.open("the publisher sends one offered batch as several")
-        else:
-            for earlier, later_one in offered.pairs():
-                self.one_by_one(earlier, later_one, offered)
-            self.whole_batches(*offered.shed())
-        self._losses(offered)
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -163,10 +127,11 @@ class Numbers(Area):
 
         Only the first life: later ones are KVW-SEQ-007's. A ring that may have evicted leaves it open.
         """
-        if not self.lives:
+        lives = self.context.timeline.incarnations
+        if not lives:
             return
-        life = self.lives[0]
-        answer = self._from_zero(life, before=min(self.restarts, default=NEVER))
+        life = lives[0]
+        answer = self._from_zero(life, before=min(self.facts.restarts, default=NEVER))
         if life.origin_known:
             say.saw()
         elif answer is None:
@@ -183,12 +148,13 @@ class Numbers(Area):
         restart after that, or by a new incarnation whose number 0 was seen. Live numbers alone do not show it: those
         of the old life are still under way, and the first of the new one are lost.
         """
-        for life in self.lives:
+        lives = self.context.timeline.incarnations
+        for life in lives:
             answer = self._from_zero(life, restart, later)
             if answer is not None:
                 self._judge_first(say, answer, life)
                 return
-        for life in self.lives[1:]:
+        for life in lives[1:]:
             if life.origin_known and restart < life.batches[0].record < later:
                 say.saw()
                 return
@@ -208,126 +174,3 @@ class Numbers(Area):
                 f"`{event.tag}` in number {batch.number}",
                 at_batch(batch, event=event),
             )
-
-    # what was offered
-
-    @judge("KVW-SEQ-002")
-    def one_by_one(self, say: Say, earlier: Anchor, later: Anchor, offered: Offered) -> None:
-        """KVW-SEQ-002: A publisher MUST raise the sequence number by exactly one for every batch offered for
-        publication, including batches that it then drops.
-
-        Between two offers that were found, each other offer has a number of its own, seen or missing, and each missing
-        number is an offer's, unless the publisher makes batches of its own, such as heartbeats. A batch that cannot be
-        encoded takes a number too. An adapter that splits an offer leaves it open; one that failed may have reached the
-        publisher or not.
-        """
-        others, seen, missing = offered.between(earlier, later)
-        heartbeats = self.context.statement.bounds.heartbeat_s is not None or (not others and seen)
-        rises = later.batch.number > earlier.batch.number
-        if rises and others <= missing + seen and (missing <= others or heartbeats):
-            say.saw()
-            return
-        own = max(0, seen - others)
-        say.broke(
-            f"number {earlier.batch.number + others + own + 1}: {others + 1} batches were offered since number "
-            f"{earlier.batch.number}" + (f", and {own} more were sent" if own else ""),
-            f"number {later.batch.number}",
-            at_batch(later.batch),
-        )
-
-    @judge("KVW-SEQ-010", unclaimed=unused, memory="O(window)")
-    def whole_batches(self, say: Say, whole: list[Offer], parts: list[Parts]) -> None:
-        """KVW-SEQ-010: A publisher that sheds load MUST shed whole batches, never single events of a batch.
-
-        Events that stand in one offer only tell. A batch of several that was shed leaves none of them anywhere.
-        """
-        say.saw(len(whole))
-        for part in parts:
-            say.broke(
-                f"all {len(part.offer.events)} events of an offered batch, or none",
-                f"{part.seen} of them, in number {part.batch.number}",
-                at_batch(part.batch),
-            )
-
-    # what was lost
-
-    def _losses(self, offered: Offered) -> None:
-        if any(life.batches[-1].number >= ABSURD for life in self.lives if life.batches):
-            self.nothing_lost.open("the numbers count nothing")
-            return
-        found = {anchor.position: anchor for anchor in offered.anchors}
-        later = sorted(found)
-        out = self._out_of_queue(offered, found)
-        before: Anchor | None = None
-        waiting: list[int] = []
-        """When earlier offers of this life had left the queue at the latest, those that may be in it."""
-        for position, offer in enumerate(offered.offers):
-            if position and any(offered.offers[position - 1].record < at < offer.record for at in self.restarts):
-                waiting, before = [], None
-            waiting = [record for record in waiting if record > offer.record]
-            if offer.accepted and position in found:
-                self.nothing_lost.saw()
-            elif offer.accepted:
-                after = next((found[at] for at in later if at > position), None)
-                self.nothing_lost(offer, before, after, len(waiting), offered)
-            waiting.append(out[position])
-            before = found.get(position, before)
-
-    @staticmethod
-    def _out_of_queue(offered: Offered, found: dict[int, Anchor]) -> list[int]:
-        """For each offer the record at which it or a later one was seen: a queue keeps its order."""
-        out = [NEVER] * (len(offered.offers) + 1)
-        for position in range(len(offered.offers) - 1, -1, -1):
-            seen = found[position].batch.record if position in found else NEVER
-            out[position] = min(seen, out[position + 1])
-        return out
-
-    @judge("KVW-SEQ-009", memory="O(holes)")
-    def nothing_lost(
-        self, say: Say, offer: Offer, before: Anchor | None, after: Anchor | None, waiting: int, offered: Offered
-    ) -> None:
-        """KVW-SEQ-009: A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
-        capacity and that it could encode.
-
-        Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
-        lacks too, or, where nothing came after it, what did not come within the bound that the harness waited, nor by
-        replay after that; any other missing batch stays open. At most so many batches waited as were offered and not
-        seen yet.
-        """
-        queue = self.context.statement.queue or 1
-        if waiting >= queue:
-            say.open(f"an accepted batch was not seen; {waiting} others may have filled the queue")
-        elif after is not None and before is not None and before.life != after.life:
-            say.open("an accepted batch was not seen, and no later one of its life")
-        elif (how := self._never(offer) if after is None else self._lost(before, after, offered)) is None:
-            say.open("an accepted batch was not seen, and no complete replay answer tells why")
-        else:
-            say.broke(
-                f"the accepted batch with ts bits {offer.ts.hex()}, live or by replay",
-                f"no batch with it: {how}",
-                Where(record=offer.record),
-            )
-
-    def _lost(self, before: Anchor | None, after: Anchor, offered: Offered) -> str | None:
-        """How it is known that nothing else came between two offers; None when it is not."""
-        life = self.lives[after.life]
-        first = life.batches[0].number if before is None else before.batch.number
-        if before is not None and not offered.between(before, after)[2]:
-            return f"numbers {first} and {after.batch.number} leave no room for it"
-        for answer in self.context.timeline.answers:
-            if answer.incarnation != after.life or not answer.ended or not answer.numbers:
-                continue
-            whole = answer.numbers[0] == 0 if before is None else answer.numbers[0] <= first
-            if whole and after.batch.number in answer.numbers:
-                return f"the live streams and a complete replay answer of {len(answer.numbers)} batches lack it"
-        return None
-
-    def _never(self, offer: Offer) -> str | None:
-        """How it is known that an offer after which nothing came is lost; None when it is not."""
-        waited = next((tail for tail in self.tails if tail > offer.record), None)
-        if waited is None or any(offer.record < restart < waited for restart in self.restarts):
-            return None
-        asked = any(answer.request > waited for answer in self.context.timeline.answers)
-        if self.context.stream.replay is not None and not asked:
-            return None
-        return "nothing came within the bound that it was waited for" + (", nor by replay after that" if asked else "")
