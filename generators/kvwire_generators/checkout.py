@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from kvwire.judges import TABLE
-from kvwire.judges.places import places
+from kvwire.judges.places import places, uses
 from kvwire.peers import mutants
 from kvwire.standard import drift, registry
 from kvwire.standard.editions import EDITION
@@ -37,7 +36,7 @@ def write(home: Path) -> list[str]:
     Returns what has to be decided by hand: file, id, and what to do.
     """
     spec, vectors = home / "spec", home / "vectors"
-    if problems := drift.build(spec):
+    if problems := drift.build(spec, _code()):
         return [str(problem) for problem in problems]
     registry.load.cache_clear()
     registry.profile.cache_clear()
@@ -68,7 +67,7 @@ def check(home: Path) -> list[str]:
     """Where the checkout differs from what is generated: each file, its place, and why; or what is to be decided."""
     spec, vectors = home / "spec", home / "vectors"
     problems = misfits(spec)
-    if drift.draft(spec).requirements != registry.load().requirements:
+    if drift.draft(spec, _code()).requirements != registry.load().requirements:
         return [*problems, AGAIN]
     made = _made(home)
     if made.undecided:
@@ -116,6 +115,10 @@ def _made(home: Path) -> Made:
 
 def misfits(spec: Path) -> list[str]:
     """What does not fit together of standard, judges and mutants."""
-    known = registry.Registry(EDITION, drift.draft(spec).requirements)
-    found = drift.check(spec, places(TABLE)) + mutants.problems(mutants.MUTANTS.values(), known)
+    known = registry.Registry(EDITION, drift.draft(spec, _code()).requirements)
+    found = drift.check(spec, _code()) + mutants.problems(mutants.MUTANTS.values(), known)
     return [str(problem) for problem in found]
+
+
+def _code() -> drift.Code:
+    return drift.Code(judges=places(), uses=uses())

@@ -9,6 +9,7 @@ from tests.kit.stories import T0, TOPIC, Event, Story, block, cleared, number_fr
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import CacheCall
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 DIGEST = "ab" * 32
@@ -278,7 +279,7 @@ def test_an_edition_is_a_permission_and_a_text_is_no_edition() -> None:
 def salted(salt: str, *events: Event) -> Story:
     """Events after a prompt with a salt."""
     story = Story().begin()
-    story.stimulus("cache", tokens=[1, 2, 3, 4], salt=salt, cached_tokens=0)
+    story.note(CacheCall(tokens=(1, 2, 3, 4), salt=salt, cached_tokens=0))
     story.send(*events)
     return story
 
@@ -299,7 +300,7 @@ def test_a_salt_that_is_kept_and_one_that_is_too_short_to_tell() -> None:
 
 def test_a_salt_is_not_sought_in_what_came_before_it() -> None:
     story = sent(stored("a", extra_keys=[["tenant-7f3a"]]))
-    story.stimulus("cache", tokens=[1, 2, 3, 4], salt="tenant-7f3a", cached_tokens=0)
+    story.note(CacheCall(tokens=(1, 2, 3, 4), salt="tenant-7f3a", cached_tokens=0))
     assert story.verdict("EVT-019") == (OPEN, 0)
 
 
@@ -366,3 +367,39 @@ def test_silence_and_empty_batches_show_nothing() -> None:
         outcomes = story.outcomes()
         assert {outcomes[name].witnesses for name in outcomes if name.startswith("EVT")} == {0}
         assert PASS not in {outcomes[name].verdict for name in outcomes if name.startswith("EVT")}
+
+
+# --- the group of a removal ---------------------------------------------------------------------------------------
+
+
+def removals(*events: Event, begun: bool = True, **statement: Any) -> Story:
+    """One batch each, from number 0 on or joined late."""
+    story = Story(statement=Statement(**statement))
+    story.next = 0 if begun else 143
+    for event in events:
+        story.send(event)
+    return story
+
+
+def test_a_removal_from_the_wrong_group_is_one_fault() -> None:
+    story = removals(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1))
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "RES", "CHN")} == {"EVT-017"}
+    finding = story.outcome("EVT-017").findings[0]
+    assert finding.expected == f"group 1, in which {block('a') % 2**64} was stored"
+    assert finding.seen == "a removal from group 0"
+
+
+def test_a_group_that_is_absent_nil_or_0_is_one() -> None:
+    story = removals(stored("ab", group_idx=None), removed("a", group_idx=0), removed("b"))
+    assert story.outcome("EVT-017").witnesses == 2
+
+
+def test_a_late_listener_may_have_missed_the_store_in_that_group() -> None:
+    story = removals(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1), begun=False)
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "RES", "CHN")} == set()
+
+
+@pytest.mark.parametrize("residency", ["set", "counted"])
+def test_each_removal_from_a_group_that_holds_the_block_is_a_witness(residency: str) -> None:
+    story = removals(stored("a"), stored("b"), removed("ab"), residency=residency)
+    assert story.outcome("EVT-017").witnesses == 2

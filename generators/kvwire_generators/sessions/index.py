@@ -13,6 +13,7 @@ import msgspec
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.registry import LEVELS
+from kvwire.trace.marks import Witnesses
 from kvwire.trace.records import LIVE, Trace
 from kvwire.vectors import sessions
 from kvwire.vectors.model import EDITION, SESSION_SCHEMA, Note, Said, SessionExpected, SessionFile, SessionInput
@@ -94,7 +95,8 @@ def planned(name: str, plan: Plan, recording: Trace) -> Session:
     flags = []
     if plan.target != AT_WORK and plan.level != "driven":
         flags.append("lowered")
-    if any(record.event == "witnesses" and LIVE[1] not in record.detail["of"] for record in recording.records):
+    heard_by = [record.detail.of for record in recording.records if isinstance(record.detail, Witnesses)]
+    if any(LIVE[1] not in of for of in heard_by):
         flags.append("one-witness")
     if len(header.streams) > 1:
         flags.append("two-streams")

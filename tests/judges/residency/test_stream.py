@@ -1,4 +1,4 @@
-"""RES: what is stored, removed and cleared; EVT-017: from which group."""
+"""RES: what is stored, removed and cleared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from tests.kit.stories import Event, Story, block, cleared, removed, stored
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import ResetCall, ResidentCall, StatsCall
+from kvwire.trace.marks import ResetDone
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 COUNTED = Statement(residency="counted")
@@ -25,8 +27,8 @@ def sent(*events: Event, statement: Statement | None = None, begun: bool = True)
 
 
 def speaks(story: Story) -> set[str]:
-    """What is broken of residency, and of the group of a removal."""
-    return {name for name in story.spoken() if name.startswith("RES") or name == "EVT-017"}
+    """What is broken of residency."""
+    return {name for name in story.spoken() if name.startswith("RES")}
 
 
 def counts(story: Story) -> dict[str, int]:
@@ -34,7 +36,7 @@ def counts(story: Story) -> dict[str, int]:
     return {
         name: outcome.witnesses
         for name, outcome in story.outcomes().items()
-        if (name.startswith("RES") or name == "EVT-017") and outcome.witnesses
+        if name.startswith("RES") and outcome.witnesses
     }
 
 
@@ -43,7 +45,7 @@ def counts(story: Story) -> dict[str, int]:
 
 def test_an_honest_stream() -> None:
     story = sent(stored("ab"), stored("c", "b"), removed("cb"), stored("b", "a"), cleared(), stored("a"))
-    assert counts(story) == {"RES-001": 5, "RES-002": 2, "RES-005": 1, "EVT-017": 2}
+    assert counts(story) == {"RES-001": 5, "RES-002": 2, "RES-005": 1}
     assert speaks(story) == set()
 
 
@@ -107,28 +109,7 @@ def test_a_batch_that_a_replay_recovers_is_no_hole() -> None:
     story.send(stored("a"))
     assert counts(story) == {"RES-001": 1}
     story.replay()
-    assert counts(story) == {"RES-001": 2, "RES-002": 1, "EVT-017": 1}
-
-
-# --- groups -------------------------------------------------------------------------------------------------------
-
-
-def test_a_removal_from_the_wrong_group_is_one_fault() -> None:
-    story = sent(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1))
-    assert speaks(story) == {"EVT-017"}
-    finding = story.outcome("EVT-017").findings[0]
-    assert finding.expected == f"group 1, in which {block('a') % 2**64} was stored"
-    assert finding.seen == "a removal from group 0"
-
-
-def test_a_group_that_is_absent_nil_or_0_is_one() -> None:
-    story = sent(stored("ab", group_idx=None), removed("a", group_idx=0), removed("b"))
-    assert counts(story)["EVT-017"] == 2
-
-
-def test_a_late_listener_may_have_missed_the_store_in_that_group() -> None:
-    story = sent(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1), begun=False)
-    assert speaks(story) == set()
+    assert counts(story) == {"RES-001": 2, "RES-002": 1}
 
 
 # --- counted residency --------------------------------------------------------------------------------------------
@@ -136,7 +117,7 @@ def test_a_late_listener_may_have_missed_the_store_in_that_group() -> None:
 
 def test_counted_stores_and_removals_balance() -> None:
     story = sent(stored("a"), stored("a"), removed("a"), removed("a"), statement=COUNTED)
-    assert counts(story) == {"RES-004": 2, "EVT-017": 2}
+    assert counts(story) == {"RES-004": 2}
     assert {story.outcome(name).reason for name in ("RES-001", "RES-002")} == {Reason.NOT_CLAIMED}
     story.send(removed("a"))
     assert speaks(story) == {"RES-004"}
@@ -145,7 +126,7 @@ def test_counted_stores_and_removals_balance() -> None:
 
 def test_counted_after_a_late_join() -> None:
     story = sent(stored("a"), removed("a"), removed("a"), begun=False, statement=COUNTED)
-    assert counts(story) == {"RES-004": 1, "EVT-017": 1}
+    assert counts(story) == {"RES-004": 1}
     assert speaks(story) == set()
 
 
@@ -157,7 +138,7 @@ def test_under_set_residency_the_balance_is_not_claimed() -> None:
 
 
 def held(story: Story, names: str) -> None:
-    story.stimulus("resident", hashes=[str(block(name)) for name in names])
+    story.note(ResidentCall(hashes=tuple(str(block(name)) for name in names)))
 
 
 def test_the_engine_holds_what_the_stream_says() -> None:
@@ -177,13 +158,13 @@ def test_a_block_that_is_gone_unannounced() -> None:
 def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing() -> None:
     """A removal may be under way; the publisher's own count of offers says so."""
     story = sent(stored("ab"))
-    story.stimulus("stats", offered=story.next + 1)
+    story.note(StatsCall(offered=story.next + 1))
     held(story, "a")
     story.send(removed("b"))
     assert story.outcome("RES-003").verdict is Verdict.INCONCLUSIVE
     story = sent(stored("a"))
     story.send(cleared())
-    story.stimulus("stats", offered=story.next + 1)
+    story.note(StatsCall(offered=story.next + 1))
     held(story, "a")
     story.send(stored("a"))
     assert "RES-005" not in speaks(story)
@@ -191,7 +172,7 @@ def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing(
 
 def test_hashes_are_compared_mod_2_to_the_64() -> None:
     story = sent(stored("ab"))
-    story.stimulus("resident", hashes=[str(block(name) % 2**64) for name in "ab"])
+    story.note(ResidentCall(hashes=tuple(str(block(name) % 2**64) for name in "ab")))
     assert story.verdict("RES-003") == (PASS, 2)
 
 
@@ -258,10 +239,10 @@ def test_what_was_stored_again_after_a_clear_had_gone() -> None:
 def after_reset(*events: Event, before: tuple[Event, ...] = (stored("ab"),), begun: bool = True) -> Story:
     """Stores, a reset of the idle cache, and what comes until the wait for its sight ends."""
     story = sent(*before, begun=begun)
-    story.stimulus("reset")
+    story.note(ResetCall())
     for event in events:
         story.send(event)
-    story.stimulus("reset-done", outcome="seen", bound_s=5.0)
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
     story.send(cleared(), stored("z"))
     return story
 
@@ -289,9 +270,9 @@ def test_a_store_before_the_reset_shows() -> None:
     assert speaks(story) == {"RES-006"}
     assert story.place("RES-006")[:2] == ("2", "payload")
     story = sent(stored("ab"))
-    story.stimulus("reset")
+    story.note(ResetCall())
     story.send(stored("c"), cleared())  # in one batch, and in this order
-    story.stimulus("reset-done", outcome="seen", bound_s=5.0)
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
     assert speaks(story) == {"RES-006"}
 
 
@@ -310,10 +291,10 @@ def test_of_an_unknown_cache_only_a_clear_is_proof() -> None:
 
 def test_a_batch_that_is_missing_since_leaves_it_open() -> None:
     story = sent(stored("ab"))
-    story.stimulus("reset")
+    story.note(ResetCall())
     story.drop()
     story.send()
-    story.stimulus("reset-done", outcome="bound", bound_s=5.0)
+    story.note(ResetDone(outcome="bound", bound_s=5.0))
     assert (story.outcome("RES-006").verdict, story.outcome("RES-006").reason) == (
         OPEN,
         "batches are missing since the reset",
@@ -322,7 +303,7 @@ def test_a_batch_that_is_missing_since_leaves_it_open() -> None:
 
 def test_a_reset_that_nobody_waited_for_shows_nothing() -> None:
     story = sent(stored("ab"))
-    story.stimulus("reset")
+    story.note(ResetCall())
     story.send(stored("c"))
     assert story.verdict("RES-006") == (OPEN, 0)
 
