@@ -151,6 +151,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             probes=["live"],
             left_out=[],
             statement_sha256=STATEMENT.digest,
+            only=["SEQ"],
             reproduce="kvwire check",
         ),
     ),
@@ -172,6 +173,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             violations=1,
             findings=[verdict.Finding(expected="three", seen="two", where=PLACE)],
             notes=["n"],
+            expected="known",
         ),
     ),
     (
@@ -185,6 +187,8 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             conclusive_missing=["KVW-ENV-002"],
             verdict=verdict.Verdict.FAIL,
             exit=1,
+            expected=1,
+            unexpected=["KVW-ENV-001 passes"],
         ),
     ),
 ]

@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 import click
 
+from kvwire.cli.baseline import baseline
 from kvwire.cli.check import check, judge_command
 from kvwire.cli.hash import hash_command
 from kvwire.cli.peers import mutants, serve
@@ -94,6 +95,7 @@ def explain(requirement: str) -> None:
 
 main.add_command(check)
 main.add_command(judge_command)
+main.add_command(baseline)
 main.add_command(hash_command)
 main.add_command(serve)
 main.add_command(mutants)
