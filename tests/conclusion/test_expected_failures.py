@@ -111,6 +111,11 @@ def test_what_had_to_be_concluded_and_was_not_can_be_expected() -> None:
     [
         (outcome(A, "PASS"), {}, "passes, and FAIL or WARN was expected: remove its entry"),
         (outcome(A, "FAIL", "two"), {"message": "four"}, "fails in another way: three; seen two; expected was: four"),
+        (
+            outcome(A, "INCONCLUSIVE", "no room"),
+            {"verdict": "INCONCLUSIVE", "message": "no time"},
+            "is INCONCLUSIVE in another way: no room; expected was: no time",
+        ),
         (outcome(A, "FAIL", "two"), {"verdict": "WARN"}, "is FAIL (three; seen two), and WARN was expected"),
         (outcome(A, "NOT-APPLICABLE", "not claimed"), {}, "is NOT-APPLICABLE (not claimed), and FAIL or WARN was"),
         (outcome(A, "FAIL", "two"), {"stream": "t"}, "on t was not judged, and FAIL or WARN was expected"),

@@ -57,8 +57,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def matches(self, outcome: Outcome) -> bool:
         """Whether the outcome is the expected one."""
-        verdicts = BROKEN if self.verdict is None else (self.verdict,)
-        return self.about(outcome) and outcome.verdict in verdicts and self.says(message_of(outcome))
+        return self.about(outcome) and outcome.verdict in self.verdicts and self.says(message_of(outcome))
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """The verdicts that are expected: one of them."""
+        return BROKEN if self.verdict is None else (self.verdict,)
 
     def says(self, message: str) -> bool:
         """Whether a message begins as expected."""
@@ -154,12 +158,13 @@ def _unexpected(
 
 def _instead(entry: Entry, outcomes: Sequence[Outcome]) -> str:
     """What is there instead of what an entry expects."""
-    wanted = entry.verdict or " or ".join(BROKEN)
+    wanted = " or ".join(entry.verdicts)
     if not outcomes:
         return f"was not judged, and {wanted} was expected: its entry matches nothing"
-    outcome = min(outcomes, key=lambda one: one.verdict not in BROKEN)
-    if outcome.verdict in BROKEN and outcome.verdict in (entry.verdict or BROKEN):
-        return f"fails in another way: {message_of(outcome)}; expected was: {entry.message}"
+    outcome = min(outcomes, key=lambda one: (one.verdict not in entry.verdicts, one.verdict not in BROKEN))
+    if outcome.verdict in entry.verdicts:
+        how = "fails" if outcome.verdict in BROKEN else f"is {outcome.verdict}"
+        return f"{how} in another way: {message_of(outcome)}; expected was: {entry.message}"
     if outcome.verdict is Verdict.PASS:
         return f"passes, and {wanted} was expected: remove its entry"
     said = f" ({message_of(outcome)})" if message_of(outcome) else ""
