@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -92,6 +93,17 @@ def test_session_vectors_are_judged_by_the_command_line_of_a_checkout(tmp_path: 
     told(Path(), traces, tmp_path / "results")  # whatever kvwire this Python has
     lines = [json.loads(line) for line in (tmp_path / "results" / "session__gap").read_bytes().splitlines()]
     assert [line["kind"] for line in lines][:: len(lines) - 1] == ["run", "exit"]
+
+
+def test_a_compressed_trace_is_written_out(tmp_path: Path) -> None:
+    """A commit that cannot read it is asked all the same."""
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "x-1.2.kvtrace.gz").write_bytes(gzip.compress(b"{}\n"))
+    (tmp_path / "traces" / "y.kvtrace").write_bytes(b"{}\n")
+    traces = dict(corpus([tmp_path / "traces"], tmp_path))
+    assert list(traces) == ["traces__x-1.2", "traces__y"]
+    assert Path(traces["traces__x-1.2"]).read_bytes() == b"{}\n"
+    assert traces["traces__x-1.2"].endswith(".kvtrace")
 
 
 def test_a_trace_that_is_refused_is_a_result_too(tmp_path: Path) -> None:
