@@ -1,7 +1,8 @@
 """Small traces of the judged implementations, so that a judge is tried on real publishers without installing one.
 
 ``NAME/traces/NAME.kvtrace.gz`` is a run with small limits and without the attacks that fill queues, pipes and rings;
-spoken.json says which sentences are FAIL or WARN in each. ``python judge.py NAME --trace`` writes both.
+spoken.json says which sentences are FAIL or WARN in each. ``python judge.py NAME --trace`` writes both, and
+`tox -e generate` the latter.
 
 It is run as ``python traces.py NAME TARGET``, with `generators` on PYTHONPATH.
 """
@@ -72,11 +73,12 @@ def spoken(result: Result) -> list[str]:
     return [one.requirement for one in result.outcomes if one.verdict in (Verdict.FAIL, Verdict.WARN)]
 
 
-def store_spoken(name: str) -> None:
-    """Write down which sentences speak in the stored trace of an implementation."""
-    said = {**json.loads(SPOKEN.read_bytes()), name: spoken(judged(files.read(path(name))))}
-    lines = [f" {json.dumps(key)}: {json.dumps(said[key])}" for key in sorted(said)]
-    SPOKEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+def render() -> bytes:
+    """The bytes of spoken.json: which sentences speak in each stored trace, by the judges of today."""
+    said = {name: spoken(judged(files.read(path(name)))) for name in sorted(NAMES) if path(name).is_file()}
+    return (
+        "{\n" + ",\n".join(f" {json.dumps(name)}: {json.dumps(ids)}" for name, ids in said.items()) + "\n}\n"
+    ).encode()
 
 
 def main() -> None:
@@ -90,7 +92,7 @@ def main() -> None:
     trace = recorded(given.target, given.drive, given.profile)
     path(given.name).parent.mkdir(exist_ok=True)
     files.write(trace, path(given.name))
-    store_spoken(given.name)
+    SPOKEN.write_bytes(render())
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ def _end(problems: Sequence[str], done: str) -> None:
 @click.option("--check", is_flag=True, help="Write nothing; say which file would change, where, and why.")
 @click.pass_context
 def main(context: click.Context, check: bool) -> None:
-    """Write everything that is generated in a checkout: registry, lock, ceiling, vectors, table of README.md.
+    """Write everything that is generated in a checkout: registry, lock, ceiling, vectors, who speaks in stored traces,
+    the table of README.md.
 
     Nothing is written behind a step that somebody has to do by hand; that is named with file, id, and the way out.
     """

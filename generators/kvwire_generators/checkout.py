@@ -1,4 +1,4 @@
-"""Everything that is generated in a checkout: the registry with lock and ceiling, the vectors, the table of README.md.
+"""Everything that is generated in a checkout: registry, lock, ceiling, vectors, what speaks in stored traces, a table.
 
 The order is that of what reads what. While something has to be decided by hand, nothing is written behind it.
 """
@@ -19,14 +19,15 @@ from kvwire.vectors import sessions
 
 ROOT = Path(__file__).parents[2]
 README = "README.md"
+SPOKEN = "implementations/spoken.json"
 AGAIN = "the rest follows from the registry, and is compared once `tox -e generate` has written that"
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from the registry: files of ``vectors/`` by path, the README, and what has to be decided by hand."""
+    """What follows from the registry: files of ``vectors/``, other files, and what has to be decided by hand."""
 
     vectors: Mapping[str, bytes]
-    readme: bytes
+    others: Mapping[str, bytes]
     undecided: list[str]
 
 
@@ -53,7 +54,8 @@ def write(home: Path) -> list[str]:
         _write(vectors / path, content)
     for path in build.strays(vectors, made.vectors):
         (vectors / path).unlink()
-    _write(home / README, made.readme)
+    for path, content in made.others.items():
+        _write(home / path, content)
     return []
 
 
@@ -75,7 +77,9 @@ def check(home: Path) -> list[str]:
     from kvwire_generators import build
 
     problems += [f"vectors/{text}" for text in build.differences(vectors, made.vectors)]
-    return problems + build.difference(README, made.readme, (home / README).read_bytes())
+    for path, content in made.others.items():
+        problems += build.difference(path, content, (home / path).read_bytes())
+    return problems
 
 
 def _record(vectors: Path) -> list[str]:
@@ -95,11 +99,12 @@ def _record(vectors: Path) -> list[str]:
 def _made(home: Path) -> Made:
     """What follows from the registry.
 
-    Generators quote the standard when they are imported, the stories are those of the tests, and the table has its
-    script beside the implementations: hence no import before.
+    Generators quote the standard when they are imported, the stories are those of the tests, and table and traces have
+    their scripts beside the implementations: hence no import before.
     """
     sys.path[:0] = [folder for folder in (str(ROOT), str(ROOT / "implementations")) if folder not in sys.path]
     import table
+    import traces
 
     from kvwire_generators import build
     from kvwire_generators.sessions import plans
@@ -108,7 +113,7 @@ def _made(home: Path) -> Made:
     text = (home / README).read_text(encoding="utf-8")
     return Made(
         vectors=files,
-        readme=table.replaced(text, table.render()).encode(),
+        others={README: table.replaced(text, table.render()).encode(), SPOKEN: traces.render()},
         undecided=[*(f"vectors/{text}" for text in problems), *plans.problems(files), *table.problems()],
     )
 

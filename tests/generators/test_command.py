@@ -28,7 +28,9 @@ def home(tmp_path: Path) -> Path:
     """What is generated, and what it is generated from beside the code, to be changed."""
     for name in ("spec", "vectors"):
         shutil.copytree(HOME / name, tmp_path / name)
-    shutil.copy(HOME / "README.md", tmp_path)
+    (tmp_path / "implementations").mkdir()
+    for name in (checkout.README, checkout.SPOKEN):
+        shutil.copy(HOME / name, tmp_path / name)
     return tmp_path
 
 
@@ -43,6 +45,7 @@ def test_the_checkout_is_up_to_date() -> None:
 
 
 def test_what_is_stale_is_named_and_written_again(home: Path) -> None:
+    changed(home / checkout.SPOKEN, "KVW-", "KVW-RES-099")
     changed(home / "README.md", "✓ kept, on at least one occasion", "✓ kept, on one occasion")
     changed(home / "vectors" / sessions.PATH, '"KVW-ENV-001":"FAIL"', '"KVW-ENV-001":9')
     (home / "spec" / "editions" / "pending.toml").unlink()
@@ -54,6 +57,7 @@ def test_what_is_stale_is_named_and_written_again(home: Path) -> None:
     named = sorted({problem.split(":")[0] for problem in problems})
     assert named == [
         "README.md",
+        checkout.SPOKEN,
         "spec/editions/pending.toml",
         "vectors/COVERAGE.md",
         f"vectors/{sessions.PATH}",
@@ -61,7 +65,13 @@ def test_what_is_stale_is_named_and_written_again(home: Path) -> None:
     ]
     assert any(": KVW-ENV-001: expected PASS ×9, got FAIL" in problem for problem in problems)
     assert checkout.write(home) == []
-    for path in ("README.md", "spec/editions/pending.toml", "vectors/COVERAGE.md", f"vectors/{sessions.PATH}"):
+    for path in (
+        "README.md",
+        checkout.SPOKEN,
+        "spec/editions/pending.toml",
+        "vectors/COVERAGE.md",
+        f"vectors/{sessions.PATH}",
+    ):
         assert (home / path).read_bytes() == (HOME / path).read_bytes(), path
     assert not (home / "vectors" / "wire" / "mine.json").exists()
 

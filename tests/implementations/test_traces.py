@@ -37,7 +37,7 @@ def test_what_speaks_is_what_is_stored_and_each_is_explained(traces: Any, name: 
     table = importlib.import_module("table")
     seen = traces.judged(files.read(traces.path(name)))
     assert seen.troubles == ()
-    assert traces.spoken(seen) == SPOKEN[name], f"if it should be so: {name!r} in implementations/spoken.json"
+    assert traces.spoken(seen) == SPOKEN[name], "if it should be so: run `tox -e generate`"
     committed = table.read(name)
     assert (seen.run.implementation, seen.run.profile) == (committed.implementation, committed.profile)
     entries = table.entries(name)
