@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,9 @@ from kvwire.standard import resources
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> str:
-    """The stored session of a mutant, as a trace file."""
-    raw = json.loads((resources.vectors() / "session" / "mutant-integer-ts.json").read_bytes())
-    told = raw["groups"][0]["tests"][0]["input"]["trace"]
-    path = tmp_path / "run.kvtrace"
-    path.write_text(
-        "".join(
-            json.dumps(line, separators=(",", ":")) + "\n" for line in (told["header"], *told["records"], told["end"])
-        ),
-        encoding="utf-8",
-    )
-    return str(path)
+def trace() -> str:
+    """The stored session of a mutant."""
+    return str(resources.vectors() / "session" / "mutant-integer-ts.kvtrace")
 
 
 def test_a_baseline_is_written_filled_in_and_held(
