@@ -44,7 +44,7 @@ def build(check: bool) -> None:
 @main.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def record(names: tuple[str, ...]) -> None:
-    """Record sessions anew (in a checkout): those named, or all that `sessions.toml` plans; then run a build."""
+    """Record sessions anew (in a checkout): those named, or all that is planned; then run a build."""
     folder = _checkout()
     failed = 0
     try:

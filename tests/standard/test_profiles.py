@@ -10,7 +10,7 @@ import pytest
 
 from kvwire.standard import profiles
 from kvwire.standard.drift import Place, check
-from kvwire.standard.registry import Profile, Registry, read
+from kvwire.standard.registry import LEVELS, Profile, Registry, read
 
 Edit = Callable[[str, str, str], None]
 REAL = Path(__file__).parents[2] / "spec"
@@ -88,7 +88,7 @@ def test_features_extend_the_core(real: dict[str, Profile], registry: Registry) 
 
 def test_more_control_concludes_more(real: dict[str, Profile]) -> None:
     for profile in real.values():
-        passive, replayable, driven = (set(profile.conclusive[level]) for level in profiles.LEVELS)
+        passive, replayable, driven = (set(profile.conclusive[level]) for level in LEVELS)
         assert passive <= replayable <= driven
 
 

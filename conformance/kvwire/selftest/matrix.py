@@ -26,9 +26,10 @@ from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.result import Result
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Verdict
-from kvwire.peers.mutants import LEVELS, MUTANTS, Mutant
+from kvwire.peers.mutant import Mutant
+from kvwire.peers.mutants import MUTANTS
 from kvwire.standard import registry
-from kvwire.standard.registry import ControlLevel
+from kvwire.standard.registry import LEVELS, ControlLevel
 from kvwire.trace import files, levels
 from kvwire.trace.records import Trace
 

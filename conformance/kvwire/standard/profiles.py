@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 
 from kvwire.standard.prose import Problem
-from kvwire.standard.registry import ControlLevel, Profile, Registry
+from kvwire.standard.registry import LEVELS, Profile, Registry
 
 FOLDER = "profiles"
-LEVELS: tuple[str, ...] = get_args(ControlLevel)
 _BEYOND = {"passive": frozenset({"passive"}), "replayable": frozenset({"passive", "replayable"})}
 """What a judge can get at a level; a driven run can have any verb."""
 

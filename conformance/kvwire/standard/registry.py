@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ DecidedBy = Literal["envelope", "encoder", "engine", "ts", "rank"]
 
 ControlLevel = Literal["passive", "replayable", "driven"]
 """What a run may do: listen, ask the replay socket too, or drive the publisher."""
+LEVELS: tuple[ControlLevel, ...] = get_args(ControlLevel)
 
 AREAS = ("ENV", "SEQ", "BAT", "EVT", "CHN", "HSH", "RES", "REP", "RNK", "END", "LIV", "EXP")
 """The areas of the standard, in the order in which reports show them."""

@@ -1,6 +1,6 @@
 """Runs for ``session/``: small ones, against publishers of ours, stripped of all that tells of the machine.
 
-``sessions.toml`` says what is run and what is kept of it. A recording is made once; ``sessions`` judges it.
+``plans`` says what is run and what is kept of it. A recording is made once; ``sessions`` judges it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import msgspec
 from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
-from kvwire.peers.mutants import MUTANTS
 from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import levels
 from kvwire.trace.records import LIVE, Record, Source, Trace
@@ -60,24 +59,20 @@ def _record(name: str, plan: Plan) -> SessionFile:
     if idle := sorted(set(plan.probes) - set(recording.header.probes)):
         raise sessions.SessionError(f"{name}: {', '.join(idle)} did not run")
     recording, flags = kept(recording, plan)
-    mutant = mutant_of(name)
     spoken = spoken_in(recording)
     if troubles := sessions.judged(recording).troubles:
         raise sessions.SessionError(f"{name}: the run was in trouble: {troubles[0].text}")
-    if mutant is None:
-        if spoken:
-            raise sessions.SessionError(f"{name}: {', '.join(sorted(spoken))} spoke")
-        title, comment, requirements = plan.title, plan.comment, plan.requirements
-        flags = ["recorded", "honest", *flags]
-    else:
-        what = MUTANTS[mutant]
-        if what.primary not in spoken or not spoken <= what.expected[plan.level]:
-            wanted = sorted(what.expected[plan.level])
-            raise sessions.SessionError(f"{name}: spoke {sorted(spoken)}, of {wanted} with {what.primary}")
-        title, comment = f"mutant {mutant}", what.change
-        requirements = (what.primary, *sorted(spoken - {what.primary}))
-        flags = ["recorded", "mutant", *flags]
-    return sessions.make(name, title, comment, flags, requirements, recording)
+    mutant = mutant_of(name)
+    requirements: tuple[str, ...] = ()
+    if mutant is not None:
+        wanted = mutant.expected[plan.level]
+        if mutant.primary not in spoken or not spoken <= wanted:
+            raise sessions.SessionError(f"{name}: spoke {sorted(spoken)}, of {sorted(wanted)} with {mutant.primary}")
+        requirements = (mutant.primary, *sorted(spoken - {mutant.primary}))
+    elif spoken:
+        raise sessions.SessionError(f"{name}: {', '.join(sorted(spoken))} spoke")
+    flags = ["recorded", "honest" if mutant is None else "mutant", *flags]
+    return sessions.make(name, plan.title, plan.comment, flags, requirements, recording)
 
 
 def spoken_in(recording: Trace) -> frozenset[str]:
@@ -238,9 +233,9 @@ def wanted(names: tuple[str, ...]) -> dict[str, Plan]:
     """The plans of these names, or all that are to be recorded.
 
     Raises:
-        UnknownNameError: for a name without a plan, or one that is left out.
+        UnknownNameError: for a name without a plan.
     """
-    known = {name: plan for name, plan in plans().items() if not plan.left_out}
+    known = plans()
     for name in names:
         if name not in known:
             raise UnknownNameError(f"no session {name!r} is recorded; there are {', '.join(known)}")
