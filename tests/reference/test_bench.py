@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from kvwire_reference.announcer import Fate as Announced
 from kvwire_reference.bench import announcers
+from kvwire_reference.bench import measure as measuring
 from kvwire_reference.bench.__main__ import main
 from kvwire_reference.bench.announcers import Fate, Silent
 from kvwire_reference.bench.fleet import OFF, ROWS, Gathering, Publishers, Row, Run, Share, Way, drive, fleet
@@ -132,6 +134,39 @@ def test_ranks_gather_once_the_busiest_has_worked_for_the_period_and_the_others_
     gathering.meet(last=True)
     assert gathering.times == 2
     assert not outlet.batches
+
+
+@pytest.fixture(name="measured_with")
+def _measured_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
+    """`measure` with a `repetition` of the test's own, and nothing else that takes time."""
+
+    def run(repetition: Callable[[Sequence[Row]], dict[Row, Run]], repetitions: int) -> Report:
+        monkeypatch.setattr(measuring, "repetition", lambda rows, *_: repetition(rows))
+        monkeypatch.setattr(measuring, "publishers", lambda _: nullcontext(kept()[2]))
+        monkeypatch.setattr(measuring, "hash_functions", list)
+        return measuring.measure(QUICK, repetitions)
+
+    return run
+
+
+def test_every_repetition_runs_every_row_in_another_order_after_one_that_does_not_count(
+    measured_with: Callable[..., Report],
+) -> None:
+    orders: list[list[Row]] = []
+
+    def run(rows: Sequence[Row]) -> dict[Row, Run]:
+        orders.append(list(rows))
+        return {row: Run(len(orders), len(orders), 100, 40) for row in rows}
+
+    report = measured_with(run, 3)
+    assert all(set(order) == set(ROWS) and len(order) == len(ROWS) for order in orders)
+    assert len({tuple(order) for order in orders}) == 4
+    assert all(row.scheduler == [2, 3, 4] for row in report.rows)
+
+
+def test_nothing_is_reported_when_a_row_reused_other_tokens(measured_with: Callable[..., Report]) -> None:
+    with pytest.raises(CachingChanged):
+        measured_with(lambda rows: {row: Run(1, 1, 100, 40 + (row.way is Way.ZMQ)) for row in rows}, 1)
 
 
 def test_events_change_nothing_of_what_is_reused() -> None:

@@ -16,7 +16,7 @@ import msgspec
 from kvwire_reference.bench.announcers import Adapter, FilteredLate, Generic, GenericEvent, Silent, Tiered
 from kvwire_reference.bench.workload import REUSING, SECOND, Step, Workload
 from kvwire_reference.cache import CacheEngine
-from kvwire_reference.outlet import Counters, NullPublisher, Outlet
+from kvwire_reference.outlet import NullPublisher, Outlet
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.wire import Batch, Event
 
@@ -87,28 +87,17 @@ class Share(NamedTuple):
     unpack: Callable[[bytes], tuple[Event, ...]]
 
 
-class Held:
-    """An outlet that keeps the events of one rank until they are gathered."""
+class Held(NullPublisher):
+    """Keeps the events of one rank until they are gathered."""
 
     def __init__(self, rank: int) -> None:
-        self.rank = rank
+        super().__init__(rank)
         self._events: list[Event] = []
-
-    @property
-    def counters(self) -> Counters:
-        """Nothing is published here."""
-        return Counters()
-
-    def start(self) -> None:
-        """Do nothing."""
 
     def publish(self, batch: Batch) -> bool:
         """Keep the events."""
         self._events += batch.events
-        return True
-
-    def shutdown(self, timeout: float = 1.0) -> None:
-        """Do nothing."""
+        return super().publish(batch)
 
     def take(self) -> list[Event]:
         """Hand over what was kept since the last time."""
