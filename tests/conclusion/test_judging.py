@@ -26,6 +26,7 @@ from kvwire.judges import AREAS, TABLE
 from kvwire.judges.verdict import ORDER, Exit, Finding, Reason, Tally, Verdict, Where, aggregate, exit_code
 from kvwire.standard import registry
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import CacheCall
 from kvwire.trace.records import FORMAT, Header, StreamInfo
 
 REGISTRY = registry.load()
@@ -71,7 +72,7 @@ def test_nor_does_one_that_only_connects_disconnects_and_is_asked() -> None:
     story = Story()
     story.connect()
     story.disconnect()
-    story.stimulus("cache", tokens=[1, 2, 3, 4], cached_tokens=0)
+    story.note(CacheCall(tokens=(1, 2, 3, 4), cached_tokens=0))
     story.offer(stored("a"), accepted=False)
     story.done(story.ask(), "disconnected")
     assert Verdict.PASS not in {outcome.verdict for outcome in story.outcomes().values()}

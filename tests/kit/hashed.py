@@ -18,6 +18,7 @@ from kvwire.judges.area import Context
 from kvwire.judges.hashing import Hashing
 from kvwire.judges.verdict import Tally
 from kvwire.standard import registry
+from kvwire.trace.calls import CacheCall
 from kvwire.trace.records import Trace
 from kvwire.trace.stimuli import prompts
 
@@ -109,13 +110,9 @@ def story(*batches: Iterable[Event], can: Sequence[str] = (), **options: Any) ->
 
 def cached(told: Story, blocks: Sequence[tuple[Token, ...]], scope: Scope = NO_SCOPE) -> None:
     """A prompt of these blocks, run through the engine."""
-    tokens = [t.hex() if isinstance(t, bytes) else t for block in blocks for t in block]
-    detail: dict[str, Any] = {"tokens": tokens, "cached_tokens": 0}
-    if scope.lora is not None:
-        detail["lora"] = str(scope.lora)
-    if scope.salt is not None:
-        detail["salt"] = scope.salt
-    told.stimulus("cache", **detail)
+    tokens = tuple(t.hex() if isinstance(t, bytes) else t for block in blocks for t in block)
+    lora = None if scope.lora is None else str(scope.lora)
+    told.note(CacheCall(tokens=tokens, lora=lora, salt=scope.salt, cached_tokens=0))
 
 
 def recompute(told: Story, label: str | None = None, **options: Any) -> tuple[Parity, list[Result]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvwire.wire.endpoint_rules import Asked, Fault, asked, connectable, faults, is_loopback, names, of_rank, split
+from kvwire.wire.endpoint_rules import Asked, Fault, connectable, faults, is_loopback, names, of_rank, split
 
 HOST = "tcp://127.0.0.1:"
 PATH = "ipc:///" + "x" * 106
@@ -79,12 +79,6 @@ def test_an_ephemeral_port_is_asked_for() -> None:
     assert found(Asked(endpoint=f"{HOST}0", ephemeral=True)) is None
     assert Asked(endpoint=f"{HOST}*").undecided
     assert found(Asked(endpoint=f"{HOST}*")) is None
-
-
-def test_what_a_start_asks_for() -> None:
-    assert asked({"endpoint": "x", "rank": 3}) == Asked(endpoint="x", rank=3, world=4)
-    assert asked({}).endpoints == ()
-    assert asked({"replay": "none"}).endpoints == ()
 
 
 @pytest.mark.parametrize(

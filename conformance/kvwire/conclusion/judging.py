@@ -20,8 +20,9 @@ from kvwire.judges.area import Area, Context
 from kvwire.judges.verdict import Outcome, Reason, Tally, Verdict
 from kvwire.standard.registry import Profile, Registry, Requirement
 from kvwire.standard.statement import Statement
-from kvwire.trace.instances import Records, fell_silent
-from kvwire.trace.records import Header, Record, Source, StreamInfo, Trace
+from kvwire.trace.instances import fell_silent
+from kvwire.trace.marks import Joined
+from kvwire.trace.records import Header, Record, Records, StreamInfo, Trace, told
 from kvwire.trace.stimuli import Offer, offers, same_event
 from kvwire.wire.events import FULL_KINDS, TWO_64, Event, Form
 
@@ -238,10 +239,9 @@ def _notes(context: Context, offered: _Offered, records: Records) -> tuple[str, 
     unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
     if unknown:
         notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
-    joined = [record.detail for _, record in records if record.source == Source.STIMULUS and record.event == "joined"]
-    compared = [detail for detail in joined if detail["settled"] and detail["complete"]]
+    joined = [joiner for _, joiner in told(records, Joined)]
     if joined:
-        same = sum(not detail["missing"] and not detail["extra"] for detail in compared)
+        same = sum(j.settled and j.complete and not j.missing and not j.extra for j in joined)
         notes.append(f"{same} of {len(joined)} late joiners rebuilt what one knew that had joined before them")
     return tuple(notes)
 

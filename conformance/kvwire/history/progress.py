@@ -9,8 +9,8 @@ import bisect
 from collections.abc import Callable, Sequence
 
 from kvwire.history.timeline import Timeline
+from kvwire.trace.calls import StatsCall
 from kvwire.trace.records import Record
-from kvwire.trace.stimuli import succeeded
 
 Place = tuple[int, int]
 """Incarnation and number."""
@@ -48,8 +48,9 @@ class Counted:
 
     def add(self, index: int, record: Record) -> None:
         """Take note of a ``stats`` stimulus that carries a count."""
-        if succeeded(record, "stats") and record.detail.get("offered") is not None:
-            self._counts.append((index, int(record.detail["offered"])))
+        match record.detail:
+            case StatsCall(succeeded=True, offered=int(offered)):
+                self._counts.append((index, offered))
 
     def heard(self, index: int, place: Place | None) -> bool:
         """Whether a stream that had come to a place when a record was made was drained, as far as it was counted."""

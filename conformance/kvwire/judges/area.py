@@ -12,8 +12,7 @@ from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline
 from kvwire.judges.verdict import Finding, Tally, Where
 from kvwire.standard.registry import Registry
 from kvwire.standard.statement import Statement
-from kvwire.trace.instances import Records
-from kvwire.trace.records import Header, Record, StreamInfo
+from kvwire.trace.records import Header, Record, Records, StreamInfo
 from kvwire.wire.dialect import read_slowly
 from kvwire.wire.events import Event, Flaw
 from kvwire.wire.msgpack import walk

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from kvwire.cache.ledger import Key, Ledger, State
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, at_batch, judge
+from kvwire.trace.calls import CacheCall
 from kvwire.trace.records import Record
 from kvwire.trace.stimuli import Prompt, prompts
 from kvwire.wire.events import FULL_KINDS, Event
@@ -87,7 +88,7 @@ class Chain(Area):
         """Block size → first blocks of our prompts, and the blocks behind them."""
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.event == "cache":
+        if isinstance(record.detail, CacheCall):
             self.stimuli.append((index, record))
 
     def on_incarnation(self, incarnation: Incarnation) -> None:

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import msgspec
-
 from kvwire.history.exchanges import UNTOLD, Exchange, Exchanges, Hole, Sent, holes
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import ABSURD, Area, Context, at_record, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record, Source
-from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
-
-
-class _Resumed(msgspec.Struct, frozen=True):
-    """A connection that paused: for how long, its receive high-water mark, its requests and the batches of each."""
-
-    paused_s: float
-    rcvhwm: int
-    requests: int
-    retained: int
-
-    @property
-    def overflows(self) -> bool:
-        """Whether the answers are more than the pipes of a ROUTER without options and of the client take."""
-        return self.requests * self.retained >= SEND_MARK + self.rcvhwm + SYSTEM_BUFFER
+from kvwire.trace.marks import ReplayResumed
+from kvwire.trace.records import Record
 
 
 class Completeness(Area):
@@ -37,13 +21,13 @@ class Completeness(Area):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.exchanges = Exchanges()
-        self.resumed: dict[str, _Resumed] = {}
+        self.resumed: dict[str, ReplayResumed] = {}
         self.sent: dict[int | None, dict[int, int]] = defaultdict(dict)
         """By incarnation: the numbers that were seen live, with the first record of each."""
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS and record.event == "replay-resumed":
-            self.resumed[str(record.detail["connection"])] = msgspec.convert(record.detail, _Resumed)
+        if isinstance(record.detail, ReplayResumed):
+            self.resumed[record.detail.connection] = record.detail
         else:
             self.exchanges.take(index, record)
 

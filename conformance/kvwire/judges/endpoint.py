@@ -6,13 +6,12 @@ records of the instance. A refusal of the adapter's own is no evidence about the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from kvwire.judges.area import Area, Context, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.instances import Begun, Records, begun
-from kvwire.trace.records import LIVE, Record, Source
+from kvwire.trace.calls import BoundAt
+from kvwire.trace.detail import SocketEvent, Stimulus
+from kvwire.trace.instances import Begun, begun
+from kvwire.trace.records import LIVE, Record, Records
 from kvwire.wire.endpoint_rules import Fault, connectable, faults, of_rank, split
 from kvwire.wire.endpoint_rules import names as names_it
 
@@ -33,14 +32,15 @@ class Endpoint(Area):
         """Per id why an occasion showed nothing: it matters where no other did."""
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS:
-            self.own.append((index, record))
-        elif record.source == Source.MONITOR and record.event == "HANDSHAKE_SUCCEEDED":
-            self.reached = self.reached or record.detail.get("of") in LIVE
+        match record.detail:
+            case Stimulus():
+                self.own.append((index, record))
+            case SocketEvent(event="HANDSHAKE_SUCCEEDED") as said:
+                self.reached = self.reached or said.of in LIVE
 
     def finish(self) -> None:
         for start in begun(self.context.stream.name, self.own)[:1]:
-            dials = start.bound is not None and start.bound.get("mode") == "bind"
+            dials = start.bound is not None and start.bound.dials
             if start.bound is not None and (dials or self.reached):
                 self.binds(start, dials=dials, missing="")
         tried = [start for name, records in self.context.instances.items() for start in _tried(name, records)]
@@ -166,7 +166,7 @@ class Endpoint(Area):
                 self.why.setdefault(about, "somebody else had the port meanwhile")
             elif not asks_any:
                 self._refused_soundly(start, about)
-        elif asks_any and start.bound.get("mode") == "bind":
+        elif asks_any and start.bound.dials:
             self.why.setdefault(about, "it connects, and binds no ephemeral port")
         elif asks_any:
             self.reports(start)
@@ -185,14 +185,14 @@ class Endpoint(Area):
     def _bound(self, start: Begun, *, ipv6: bool, ranked: bool, at_rank: str) -> None:
         assert start.bound is not None
         wish = start.asked
-        dials = start.bound.get("mode") == "bind"
-        reported = (start.bound.get("endpoint"), start.bound.get("replay"))
+        dials = start.bound.dials
+        reported = (start.bound.endpoint, start.bound.replay)
         missing = ""
         for wanted, said in zip(wish.endpoints, reported, strict=False):
             place = of_rank(wanted, wish.rank)
             if start.handshake(place) is not False or (dials and wanted == wish.endpoint):
                 continue
-            other = connectable(said) if isinstance(said, str) else None
+            other = None if said is None else connectable(said)
             if ranked and other is not None and start.handshake(other):
                 self.at_rank(start, at_rank, bound=other)
                 return
@@ -213,7 +213,7 @@ class Endpoint(Area):
         A client of ours that gets a handshake there shows it; a publisher that dials says so, or is not found.
         """
         if dials:
-            bound = (start.bound or {}).get("endpoint")
+            bound = None if start.bound is None else start.bound.endpoint
             self.broke(
                 "KVW-END-001",
                 "a publisher that binds, and clients that connect to it",
@@ -266,8 +266,8 @@ class Endpoint(Area):
         Whoever refuses ephemeral ports has none to report.
         """
         assert start.bound is not None
-        said = start.bound.get("endpoint")
-        place = connectable(said) if isinstance(said, str) else None
+        said = start.bound.endpoint
+        place = connectable(said)
         if place is not None and start.handshake(place):
             self.saw("KVW-END-014")
         else:
@@ -296,11 +296,11 @@ def _of_ranks(start: Begun) -> bool:
     return start.asked.world > 1
 
 
-def _told(bound: Mapping[str, Any]) -> str:
+def _told(bound: BoundAt) -> str:
     """What a publisher says of where it is."""
-    verb = "it connects to" if bound.get("mode") == "bind" else "it says that it is bound at"
-    replay = f", replay at {bound['replay']!r}" if bound.get("replay") else ""
-    return f"{verb} {bound.get('endpoint')!r}{replay}"
+    verb = "it connects to" if bound.dials else "it says that it is bound at"
+    replay = f", replay at {bound.replay!r}" if bound.replay else ""
+    return f"{verb} {bound.endpoint!r}{replay}"
 
 
 def _tempts(start: Begun, fault: Fault) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, at_batch, judge, located
+from kvwire.trace.calls import CacheCall
 from kvwire.trace.records import Record
-from kvwire.trace.stimuli import succeeded
 from kvwire.wire.events import Event, Flaw
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
@@ -29,10 +29,9 @@ class EventArea(Area):
         """The salts of our prompts, and the record of the first prompt with each."""
 
     def on_record(self, index: int, record: Record) -> None:
-        if succeeded(record, "cache") and record.detail.get("salt"):
-            salt = str(record.detail["salt"]).encode()
-            if len(salt) >= SHORT_SALT:
-                self.salts.setdefault(salt, index)
+        match record.detail:
+            case CacheCall(succeeded=True, salt=str(salt)) if len(salt.encode()) >= SHORT_SALT:
+                self.salts.setdefault(salt.encode(), index)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.sizes.clear()

@@ -16,6 +16,7 @@ from kvwire.hashes.mistakes import BY_NAME, difference
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
 from kvwire.judges.verdict import EXAMPLES, Where
+from kvwire.trace.calls import CacheCall
 from kvwire.trace.records import Record
 from kvwire.trace.stimuli import prompts
 from kvwire.wire.events import Event
@@ -68,7 +69,7 @@ class Hashing(Area):
     # hooks
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.event == "cache":
+        if isinstance(record.detail, CacheCall):
             self.stimuli.append((index, record))
 
     def on_incarnation(self, incarnation: Incarnation) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from kvwire.judges.area import Area, Context, judge
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import Strain, strains
-from kvwire.trace.instances import Records
-from kvwire.trace.records import Record, Source
-from kvwire.trace.stimuli import succeeded
+from kvwire.trace.calls import BurstCall, CacheCall, PublishCall, StartCall, StatsCall, StopCall
+from kvwire.trace.detail import Detail, Stimulus
+from kvwire.trace.marks import BurstBegins, Freed, IdleDone
+from kvwire.trace.records import Record, Records, told
 from kvwire.wire.framing import split_live
 
 ATTEMPTS = 3
@@ -22,16 +23,17 @@ class Liveness(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.freed: list[tuple[int, Record]] = []
+        self.freed: list[tuple[int, Freed]] = []
         self.own: list[tuple[int, Record]] = []
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS:
-            self.own.append((index, record))
-        if record.event == "freed":
-            self.freed.append((index, record))
-        elif record.event == "idle-done":
-            self.beats(index, record)
+        match record.detail:
+            case Freed() as freed:
+                self.freed.append((index, freed))
+            case IdleDone() as idle:
+                self.beats(index, idle)
+            case Stimulus():
+                self.own.append((index, record))
 
     def finish(self) -> None:
         situations: dict[str, list[Strain]] = {}
@@ -40,10 +42,10 @@ class Liveness(Area):
         for situation, attempts in situations.items():
             self.never_blocks(situation, attempts)
         for records in self.context.instances.values():
-            self.freed += [(index, record) for index, record in records if record.event == "freed"]
+            self.freed += told(records, Freed)
             self._saturated(records)
-        for index, record in self.freed:
-            self.frees(index, record)
+        for index, freed in self.freed:
+            self.frees(index, freed)
 
     # the engine
 
@@ -75,21 +77,21 @@ class Liveness(Area):
             self.note("KVW-LIV-001", f"{situation}: a call took {long[0].longest_ms:.0f} ms, and the next ones did not")
 
     @judge("KVW-LIV-002")
-    def beats(self, index: int, record: Record) -> None:
+    def beats(self, index: int, idle: IdleDone) -> None:
         """KVW-LIV-002: A publisher SHOULD send an empty batch when it has sent nothing for the declared interval
         `heartbeat_s`.
 
         The harness is silent and waits for twice the interval. A stream on which others cause batches shows nothing.
         """
         interval = self.context.statement.bounds.heartbeat_s
-        match record.detail["outcome"]:
+        match idle.outcome:
             case "seen":
                 self.saw("KVW-LIV-002")
             case "bound":
                 self.broke(
                     "KVW-LIV-002",
                     f"an empty batch after {interval:g} s without one",
-                    f"nothing for {record.detail['after_s']:g} s",
+                    f"nothing for {idle.after_s:g} s",
                     Where(record=index),
                 )
             case _:
@@ -99,7 +101,7 @@ class Liveness(Area):
 
     def _saturated(self, records: Records) -> None:
         """A burst on a way that is stopped, the publisher's stop at once, and what passed when the way was free."""
-        begun = [at for at, (_, record) in enumerate(records) if record.event == "burst-begins"]
+        begun = [at for at, (_, record) in enumerate(records) if isinstance(record.detail, BurstBegins)]
         for at in begun:
             burst = _Burst(records, at)
             if burst.stop is None:
@@ -150,18 +152,17 @@ class Liveness(Area):
             self.saw("KVW-LIV-004", burst.accepted)
 
     @judge("KVW-LIV-005")
-    def frees(self, index: int, record: Record) -> None:
+    def frees(self, index: int, freed: Freed) -> None:
         """KVW-LIV-005: A publisher SHOULD free its ports within the declared bound `stop_s` on an orderly stop.
 
         The harness tries to bind them until it succeeds, for the bound and a second more, as this machine may be busy.
         """
-        if record.detail["outcome"] == "free":
+        if freed.outcome == "free":
             self.saw("KVW-LIV-005")
-        elif record.detail["outcome"] == "held":
-            endpoint, bound = record.detail["endpoint"], record.detail["bound_s"]
+        elif freed.outcome == "held":
             self.broke(
                 "KVW-LIV-005",
-                f"{endpoint!r} free again within {bound:g} s of the stop",
+                f"{freed.endpoint!r} free again within {freed.bound_s:g} s of the stop",
                 "somebody still listens there",
                 Where(record=index),
             )
@@ -182,21 +183,21 @@ class _Burst:
         prompts = False
         self.dropped: int | None = None
         offered: int | None = None
-        dropped_before = _counter(before, "dropped")
+        counters = [call.dropped for _, call in told(before, StatsCall) if call.succeeded]
+        dropped_before = (counters[-1] if counters else None) or 0
         for index, record in after:
-            if record.event in ("start", "burst-begins"):
-                break
-            if record.event == "stop":
-                self.stop = index
-                failed = record.detail.get("error") or record.detail.get("refused")
-                self.why_open = f"the stop failed: {failed}" if failed else ""
-            elif self.stop is None:
-                self.accepted += _accepted(record)
-                prompts = prompts or record.event == "cache"
-            elif succeeded(record, "stats"):
-                offered = record.detail.get("offered")
-                dropped = record.detail.get("dropped")
-                self.dropped = None if dropped is None else dropped - (dropped_before or 0)
+            match record.detail:
+                case StartCall() | BurstBegins():
+                    break
+                case StopCall(error=error, refused=refused):
+                    self.stop = index
+                    failed = error or refused
+                    self.why_open = f"the stop failed: {failed}" if failed else ""
+                case StatsCall(succeeded=True, offered=offered, dropped=dropped) if self.stop is not None:
+                    self.dropped = None if dropped is None else dropped - dropped_before
+                case detail if self.stop is None:
+                    self.accepted += _accepted(detail)
+                    prompts = prompts or isinstance(detail, CacheCall)
         first, self.seen = _newest(before), _newest(records)
         if first is None or self.seen is None or not self.accepted:
             self.why_open = self.why_open or "nothing was heard of this publisher before the burst, or nothing accepted"
@@ -209,17 +210,16 @@ class _Burst:
         self.missing = max(0, self.last - self.seen)
 
 
-def _accepted(record: Record) -> int:
+def _accepted(detail: Detail | None) -> int:
     """How many batches a stimulus got accepted."""
-    if record.source != Source.STIMULUS or record.event not in ("publish", "burst", "cache"):
-        return 0
-    answer = record.detail.get("accepted", record.event == "cache" and succeeded(record, "cache"))
-    return sum(answer) if isinstance(answer, list) else int(bool(answer))
-
-
-def _counter(records: Records, name: str) -> int | None:
-    values = [record.detail.get(name) for _, record in records if succeeded(record, "stats")]
-    return values[-1] if values else None
+    match detail:
+        case PublishCall(accepted=True):
+            return 1
+        case BurstCall(accepted=tuple(answers)):
+            return sum(answers)
+        case CacheCall(succeeded=True):
+            return 1
+    return 0
 
 
 def _newest(records: Records) -> int | None:

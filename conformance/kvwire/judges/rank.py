@@ -13,9 +13,10 @@ from kvwire.history import timeline as timelines
 from kvwire.history.timeline import Batch
 from kvwire.judges.area import Area, Context, at_batch, at_element, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.instances import Records, begun, fell_silent
-from kvwire.trace.records import Record
-from kvwire.trace.stimuli import succeeded
+from kvwire.trace.instances import begun, fell_silent
+from kvwire.trace.marks import Ranks
+from kvwire.trace.records import Record, Records
+from kvwire.trace.stimuli import offers, prompts
 from kvwire.wire.events import Event, Flaw
 from kvwire.wire.framing import split_live
 
@@ -38,8 +39,8 @@ class Rank(Area):
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live and self.context.siblings:
             self.own.append((index, record))
-        elif record.event == "ranks":
-            self.members = {str(name): int(rank) for name, rank in record.detail["members"].items()}
+        elif isinstance(record.detail, Ranks):
+            self.members = record.detail.members
 
     def on_batch(self, batch: Batch) -> None:
         flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
@@ -208,25 +209,21 @@ def _numbers(records: Records) -> dict[int, int]:
     return found
 
 
-def _owners(members: Mapping[str, Records]) -> dict[int, str]:
+def _owners(members: Mapping[str, Records]) -> dict[int | bytes, str]:
     """Token → the one instance that was offered it."""
-    owners: dict[int, str] = {}
-    shared: set[int] = set()
+    owners: dict[int | bytes, str] = {}
+    shared: set[int | bytes] = set()
     for name, records in members.items():
-        for _, record in records:
-            if succeeded(record, "cache"):
-                tokens = record.detail["tokens"]
-            elif succeeded(record, "publish"):
-                tokens = [t for event in record.detail["batch"]["events"] for t in event.get("token_ids", ())]
-            else:
-                continue
-            for token in tokens:
-                if owners.setdefault(token, name) != name:
-                    shared.add(token)
+        prompted = (prompt.tokens for prompt in prompts(records))
+        taken = (offer.events for offer in offers(records) if not offer.failed)
+        offered = (event.get("token_ids") or () for events in taken for event in events)
+        for token in itertools.chain(*prompted, *offered):
+            if owners.setdefault(token, name) != name:
+                shared.add(token)
     return {token: name for token, name in owners.items() if token not in shared}
 
 
-def _whose(event: Event, owners: Mapping[int, str]) -> str | None:
+def _whose(event: Event, owners: Mapping[int | bytes, str]) -> str | None:
     """Whose block an event announces; None when its tokens do not tell."""
     names = {owners.get(token) if isinstance(token, int) else None for token in event.tokens}
     return names.pop() if len(names) == 1 else None

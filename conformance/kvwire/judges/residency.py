@@ -6,13 +6,13 @@ import functools
 
 from kvwire.cache.ledger import Key, Ledger, State
 from kvwire.history.progress import Agenda, Counted, Heard, Place
-from kvwire.history.segments import REPLACING
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, at_batch, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record, Source
-from kvwire.trace.stimuli import succeeded
-from kvwire.wire.events import TWO_64, Event
+from kvwire.trace.calls import ResetCall, ResidentCall, RestartCall, StartCall, StopCall
+from kvwire.trace.marks import ResetDone
+from kvwire.trace.records import Record
+from kvwire.wire.events import Event
 
 
 class _Reset:
@@ -68,16 +68,16 @@ class Residency(Area):
 
     def on_record(self, index: int, record: Record) -> None:
         self.counted.add(index, record)
-        if succeeded(record, "resident"):
-            hashes = frozenset(int(value) % TWO_64 for value in record.detail.get("hashes", ()))
-            self.snapshots.append((index, hashes))
-        elif succeeded(record, "reset"):
-            self.resets.append((index, None, ""))
-        elif record.source == Source.STIMULUS and record.event in REPLACING:
-            self.replaced.append(index)
-        elif record.source == Source.STIMULUS and record.event == "reset-done" and self.resets:
-            start, _, _ = self.resets[-1]
-            self.resets[-1] = (start, index, str(record.detail.get("bound_s", "")))
+        match record.detail:
+            case ResidentCall(succeeded=True, held=held):
+                self.snapshots.append((index, held))
+            case ResetCall(succeeded=True):
+                self.resets.append((index, None, ""))
+            case StartCall() | RestartCall() | StopCall():
+                self.replaced.append(index)
+            case ResetDone() as done if self.resets:
+                start, _, _ = self.resets[-1]
+                self.resets[-1] = (start, index, str(done.bound_s))
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         if self.agenda is None:

@@ -13,13 +13,24 @@ import msgspec
 from kvwire.cache.ledger import Key, Ledger, State
 from kvwire.cache.prefixes import Prefixes
 from kvwire.history.progress import Agenda, Counted, Heard, Place
-from kvwire.history.segments import REPLACING
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record, Source
-from kvwire.trace.stimuli import Prompt, prompts, succeeded
-from kvwire.wire.events import TWO_64, Event
+from kvwire.trace.calls import (
+    REPLACING,
+    BurstCall,
+    CacheCall,
+    FaultCall,
+    PublishCall,
+    ResetCall,
+    ResidentCall,
+    StartCall,
+)
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import Settled
+from kvwire.trace.records import Record, told
+from kvwire.trace.stimuli import Prompt, prompts
+from kvwire.wire.events import Event
 
 Scope = tuple[int | None, str | None]
 
@@ -83,7 +94,7 @@ class Reuse(Area):
         """Prefixes stored since the last prompt began."""
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS:
+        if isinstance(record.detail, Stimulus):
             self.stimuli.append((index, record))
             self.counted.add(index, record)
 
@@ -124,25 +135,24 @@ class Reuse(Area):
         """Prompts, questions and the times at which the stream was drained, each at the place that it had reached."""
         self.prompts = self.prefixes.prompts = prompts(self.stimuli)
         of = {prompt.record: position for position, prompt in enumerate(self.prompts)}
-        heard = Heard(self.context.timeline, [index for index, record in self.stimuli if record.event in REPLACING])
+        heard = Heard(self.context.timeline, [index for index, _ in told(self.stimuli, *REPLACING)])
         agenda = Agenda()
         drained = False
         for index, record in self.stimuli:
             place = heard.when(index)
-            if succeeded(record, "start") and record.detail.get("cap"):
-                self.cap = _Cap(int(record.detail["cap"]))
-            elif index in of:
-                agenda.add(place, index, functools.partial(self._begins, of[index], calm=drained))
-                drained = False
-            elif succeeded(record, "resident") and self.counted.heard(index, place):
-                held = frozenset(int(value) % TWO_64 for value in record.detail.get("hashes", ()))
-                agenda.add(place, index, functools.partial(self._holds, index, held))
-            elif record.event == "settled":
-                drained = bool(record.detail["drained"])
-                if drained:
-                    agenda.add(place, index, functools.partial(self._ends, index))
-            elif record.event in ("reset", "fault", "publish", "burst"):
-                drained = False
+            match record.detail:
+                case StartCall(succeeded=True, cap=int(cap)) if cap:
+                    self.cap = _Cap(cap)
+                case CacheCall(succeeded=True):
+                    agenda.add(place, index, functools.partial(self._begins, of[index], calm=drained))
+                    drained = False
+                case ResidentCall(succeeded=True, held=held) if self.counted.heard(index, place):
+                    agenda.add(place, index, functools.partial(self._holds, index, held))
+                case Settled(drained=drained):
+                    if drained:
+                        agenda.add(place, index, functools.partial(self._ends, index))
+                case ResetCall() | FaultCall() | PublishCall() | BurstCall():
+                    drained = False
         return agenda
 
     def _reach(self, place: Place) -> None:

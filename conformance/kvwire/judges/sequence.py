@@ -8,12 +8,21 @@ from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_batch, judge
 from kvwire.judges.verdict import Where
+from kvwire.trace.calls import (
+    BurstCall,
+    CacheCall,
+    FaultCall,
+    PublishCall,
+    ResetCall,
+    RestartCall,
+    StartCall,
+    StopCall,
+)
+from kvwire.trace.marks import TailDone
 from kvwire.trace.records import Record
-from kvwire.trace.stimuli import OFFERING, Offer, offers, succeeded
+from kvwire.trace.stimuli import Offer, offers
 from kvwire.wire.events import Event
 
-DISTURBING = frozenset({"cache", "reset", "start", "stop"})
-"""Stimuli that may cause batches which were not offered, or after which numbers begin anew."""
 NEVER = 2**63
 """Later than every record."""
 
@@ -39,15 +48,17 @@ class Sequence(Area):
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live:
             self.records[index] = record
-        elif record.event in OFFERING:
-            self.stimuli.append((index, record))
-        elif record.event == "tail-done" and record.detail.get("outcome") == "bound":
-            self.tails.append(index)
-        elif succeeded(record, "restart"):
-            self.restarts.append(index)
-            self.disturbed.append(index)
-        elif record.event in DISTURBING:
-            self.disturbed.append(index)
+        match record.detail:
+            case PublishCall() | BurstCall() | FaultCall():
+                self.stimuli.append((index, record))
+            case TailDone(outcome="bound"):
+                self.tails.append(index)
+            case RestartCall(succeeded=True):
+                self.restarts.append(index)
+                self.disturbed.append(index)
+            case CacheCall() | ResetCall() | StartCall() | StopCall():
+                # They may cause batches which were not offered, or numbers begin anew after them.
+                self.disturbed.append(index)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.lives.append(incarnation)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,19 +49,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     def undecided(self) -> bool:
         """Whether the standard leaves open if it is to be refused."""
         return any(split(endpoint)[2] == ANY_PORT for endpoint in self.endpoints)
-
-
-def asked(arguments: Mapping[str, Any]) -> Asked:
-    """What the arguments of a ``start`` asked for."""
-    rank = arguments.get("rank") or 0
-    return Asked(
-        endpoint=arguments.get("endpoint"),
-        replay=arguments.get("replay"),
-        rank=rank,
-        world=arguments.get("world") or rank + 1,
-        ranks_per_host=arguments.get("ranks_per_host") or 1,
-        ephemeral=bool(arguments.get("ephemeral")),
-    )
 
 
 class Fault(NamedTuple):

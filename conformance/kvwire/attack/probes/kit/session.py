@@ -13,7 +13,8 @@ from kvwire.attack.probes.kit.offers import Offers
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Driver, Start, Stats, Unsupported
 from kvwire.standard.statement import Statement, Stream
-from kvwire.trace.records import Source
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import Trouble
 
 DEFAULT_BLOCK_SIZE = 16
 """Tokens of a block where neither the start nor the statement says."""
@@ -204,11 +205,11 @@ class Session:
 
     def trouble(self, text: str, stream: str = "") -> None:
         """Record trouble of our own."""
-        self.recorder.trouble(text, stream)
+        self.recorder.note(Trouble(text=text), stream)
 
-    def mark(self, event: str, stream: str = "", **detail: object) -> None:
-        """Record something that the harness did or awaited, as a stimulus."""
-        self.recorder.add(source=Source.STIMULUS, stream=stream, event=event, detail=dict(detail))
+    def mark(self, mark: Stimulus, stream: str = "") -> None:
+        """Record something that the harness did or awaited, or what it found."""
+        self.recorder.note(mark, stream)
 
 
 Mode = Literal["quick", "plain", "thorough"]
