@@ -10,10 +10,9 @@ from tests.kit.stories import Event, Story
 
 from kvwire.cache.chains import Chains
 from kvwire.cache.parity import Match, Mismatch, Parity, Result, Unknown
-from kvwire.conclusion.judging import records_of, run_areas
+from kvwire.conclusion.judging import records_of, show
 from kvwire.hashes.functions import NO_SCOPE, Block, Function, Scope, State, Token
 from kvwire.hashes.mistakes import BY_NAME
-from kvwire.history.timeline import build
 from kvwire.judges.area import Context
 from kvwire.judges.hashing import Hashing
 from kvwire.judges.verdict import Tally
@@ -152,9 +151,9 @@ def hashing(trace: Trace) -> Hashing:
     """The judge after it has seen a trace of one stream."""
     (stream,) = trace.header.streams
     records = records_of(trace, stream.name)
-    context = Context(header=trace.header, stream=stream, registry=registry.load(), timeline=build(records))
+    context = Context.of(trace.header, stream, records, registry.load())
     area = Hashing(context)
-    run_areas([area], context, records)
+    show(context, records, [area])
     return area
 
 

@@ -13,7 +13,6 @@ from kvwire.peers.mutants import MUTANTS, problems
 from kvwire.selftest.matrix import Cell, Row, amiss, at_last, cells, signatures
 from kvwire.standard import registry
 from kvwire.standard.registry import ControlLevel
-from kvwire.vectors import sessions
 from kvwire_generators.sessions import records
 from kvwire_generators.sessions.plans import PREFIX, plans
 
@@ -29,8 +28,7 @@ PLANS = {name.removeprefix(PREFIX): plan for name, plan in plans().items() if na
 @pytest.mark.parametrize("name", PLANS)
 def test_a_small_run_hears_a_mutant_for_what_it_breaks_and_for_nothing_else(name: str) -> None:
     """What is broken speaks, whatever speaks is expected, and nothing of it is lost in a trace."""
-    (session,) = records.record(f"{PREFIX}{name}", PLANS[name]).tests
-    recording = sessions.trace_of(session)
+    recording = records.record(f"{PREFIX}{name}", PLANS[name]).recording
     assert MUTANTS[name].primary in spoken(judged(recording))
     assert dumped(replayed(recording)) == dumped(recording)
 

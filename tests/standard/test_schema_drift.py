@@ -50,7 +50,7 @@ def members(name: str, definition: str) -> tuple[set[str], set[str]]:
         (verdict.Finding, "result", "finding", set()),
         (verdict.Where, "result", "where", set()),
         (registry.Requirement, "registry", "requirement", set()),
-        (registry.Profile, "profile", "", set()),
+        (registry.ProfileFile, "profile", "", set()),
         (protocol.Start, "adapter", "request-start", {"id", "verb"}),
         (protocol.Bound, "adapter", "bound", set()),
     ],
@@ -103,6 +103,8 @@ def test_closed_lists() -> None:
     assert defs["decided-by"]["enum"] == list(get_args(registry.DecidedBy)) == list(get_args(protocol.Sets))
     assert defs["verb"]["enum"] == list(protocol.VERBS)
     assert set(defs["verdict"]["enum"]) == set(verdict.Verdict)
+    without = schemas.load()["profile"]["properties"]["without"]["items"]["anyOf"]
+    assert without[1]["enum"] == list(registry.AREAS)
     assert defs["id"]["pattern"] == f"^KVW-({'|'.join(registry.AREAS)})-[0-9]{{3}}$"
     assert set(schemas.load()["result"]["$defs"]["summary"]["properties"]["exit"]["enum"]) == set(verdict.Exit)
 
@@ -154,6 +156,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             probes=["live"],
             left_out=[],
             statement_sha256=STATEMENT.digest,
+            only=["SEQ"],
             reproduce="kvwire check",
         ),
     ),
@@ -175,6 +178,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             violations=1,
             findings=[verdict.Finding(expected="three", seen="two", where=PLACE)],
             notes=["n"],
+            expected="known",
         ),
     ),
     (
@@ -188,6 +192,8 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             conclusive_missing=["KVW-ENV-002"],
             verdict=verdict.Verdict.FAIL,
             exit=1,
+            expected=1,
+            unexpected=["KVW-ENV-001 passes"],
         ),
     ),
 ]

@@ -5,35 +5,26 @@ The harness has no credentials: whatever it gets a handshake from asks for none.
 
 from __future__ import annotations
 
-from kvwire.judges.area import Area, Context, judge
+from kvwire.judges.area import Area, Say, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import begun
 from kvwire.trace.marks import EndpointSeen
-from kvwire.trace.records import Record, told
+from kvwire.trace.records import told
 from kvwire.wire.endpoint_rules import WILDCARDS, is_loopback, split
 
 
 class Exposure(Area):
     """Reads what the machine shows of each endpoint, and who got in."""
 
-    name = "exposure"
     memory = "O(instances)"
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.records: list[tuple[int, Record]] = []
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.frames is None:
-            self.records.append((index, record))
 
     def finish(self) -> None:
         self.by_default()
-        said = [monitored.event for _, monitored in told(self.records, SocketEvent)]
+        said = [monitored.event for _, monitored in told(self.facts.details, SocketEvent)]
         reached = "HANDSHAKE_SUCCEEDED" in said
         refused = any(event.startswith("HANDSHAKE_FAILED") for event in said)
-        for index, place in told(self.records, EndpointSeen):
+        for index, place in told(self.facts.details, EndpointSeen):
             if not place.default:
                 self.authenticated(index, place, reached=reached, refused=refused)
         for name, records in self.context.instances.items():
@@ -42,7 +33,7 @@ class Exposure(Area):
                 self.authenticated(index, place, reached=place.endpoint in got_in, refused=False)
 
     @judge("KVW-EXP-001")
-    def by_default(self) -> None:
+    def by_default(self, say: Say) -> None:
         """KVW-EXP-001: A publisher SHOULD bind by default to loopback or to `ipc` in a directory that only its user
         can enter.
 
@@ -50,30 +41,29 @@ class Exposure(Area):
         default is the declared `default_endpoint`.
         """
         default = self.context.statement.default_endpoint
-        places = list(told(self.records, EndpointSeen))
+        places = list(told(self.facts.details, EndpointSeen))
         if not places:
             return
         if default is None:
-            self.open("KVW-EXP-001", "no `default_endpoint` is declared, and where this run bound is not its choice")
+            say.open("no `default_endpoint` is declared, and where this run bound is not its choice")
             return
         scheme, host, _ = split(default)
         at = [(index, place) for index, place in places if place.default]
         private = at[-1][1].private if at else None
         if scheme == "inproc" or is_loopback(host) or private:
-            self.saw("KVW-EXP-001")
+            say.saw()
         elif scheme == "ipc" and private is None:
-            self.open("KVW-EXP-001", f"nothing shows who can enter the directory of {default!r}")
+            say.open(f"nothing shows who can enter the directory of {default!r}")
         else:
             why = "anybody here can enter its directory" if scheme == "ipc" else "it is reached from other machines"
-            self.broke(
-                "KVW-EXP-001",
+            say.broke(
                 "loopback, or `ipc` in a private directory, unless told otherwise",
                 f"{default!r}, as declared: {why}",
                 Where(record=at[-1][0] if at else None),
             )
 
-    @judge("KVW-EXP-002")
-    def authenticated(self, index: int, place: EndpointSeen, *, reached: bool, refused: bool) -> None:
+    @judge("KVW-EXP-002", unclaimed=unused)
+    def authenticated(self, say: Say, index: int, place: EndpointSeen, *, reached: bool, refused: bool) -> None:
         """KVW-EXP-002: A publisher SHOULD authenticate clients (CURVE with an allow-list of client keys) on every
         endpoint that is reachable more widely.
 
@@ -82,14 +72,13 @@ class Exposure(Area):
         """
         wide = _wide(place)
         if wide and reached:
-            self.broke(
-                "KVW-EXP-002",
+            say.broke(
                 f"clients of {place.endpoint!r} to be authenticated: {wide}",
                 "a handshake with a client that has no credentials",
                 Where(record=index),
             )
         elif wide and refused:
-            self.saw("KVW-EXP-002")
+            say.saw()
 
 
 def _wide(place: EndpointSeen) -> str:

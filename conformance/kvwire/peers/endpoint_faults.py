@@ -22,7 +22,7 @@ from kvwire_reference.wire import Batch
 Socket = zmq.Socket[bytes]
 ANY_PORT = "tcp://127.0.0.1:0"
 PORTS = 65536
-ENDPOINTS = Session(probes=("live", "endpoints"), instances=True)
+ENDPOINTS = Session(probes=("live", "endpoints"))
 """What other instances bind, and what they refuse."""
 RANKS_ENDPOINTS = replace(ENDPOINTS, profile="ranks")
 
@@ -315,7 +315,7 @@ class ChecksLate(ZmqPublisher):
     change="ranks above 0 bind and stay silent",
     levels=("driven",),
     reports="sglang#16030",
-    session=Session(probes=("live", "ranks"), profile="ranks", instances=True),
+    session=Session(probes=("live", "ranks"), profile="ranks"),
 )
 class OnlyRankZero(ZmqPublisher):
     """As SGLang did."""
@@ -331,7 +331,7 @@ class OnlyRankZero(ZmqPublisher):
     change="every rank says that it is rank 0",
     levels=("driven",),
     reports="llm-d-inference-sim#575",
-    session=Session(probes=("live", "ranks"), instances=True),
+    session=Session(probes=("live", "ranks")),
 )
 class AlwaysRankZero(ZmqPublisher):
     def _encode(self, batch: Batch) -> bytes:
@@ -344,7 +344,7 @@ class AlwaysRankZero(ZmqPublisher):
     change="the ranks of a host share one counter",
     levels=("driven",),
     reports="llm-d-inference-sim#575",
-    session=Session(probes=("live", "ranks"), profile="ranks", instances=True),
+    session=Session(probes=("live", "ranks"), profile="ranks"),
 )
 class SharesCounter(ZmqPublisher):
     """It lies in a file beside their ipc endpoints."""

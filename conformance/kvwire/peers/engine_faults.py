@@ -282,7 +282,7 @@ class SeededHashes(CacheEngine):
     reason="one hash is stored and removed for several blocks",
     reports="sglang#13488",
     statement=OPAQUE,
-    session=Session(probes=("live", "residency"), instances=True),
+    session=Session(probes=("live", "residency")),
 )
 class HashesContentOnly(CacheEngine):
     def _next_state(self, state: ChainState, piece: Piece) -> ChainState:

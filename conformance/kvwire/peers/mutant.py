@@ -26,16 +26,12 @@ OPAQUE = {"algorithm": "opaque"}
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A small run: its target's ``options``, its probes and their ``limits``; and how much of it is kept as a vector.
-
-    It is kept as it would have been at ``level``, with what other instances did if ``instances`` says so.
-    """
+    """A small run: its target's ``options``, its probes and their ``limits``; a vector keeps what ``level`` shows."""
 
     options: str = "block_size=2&capacity=12"
     probes: tuple[str, ...] = ("live", "reset")
     level: ControlLevel = "driven"
     profile: str = "replay"
-    instances: bool = False
     limits: Mapping[str, int | float] = {}
 
 

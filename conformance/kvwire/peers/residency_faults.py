@@ -11,7 +11,7 @@ from kvwire_reference.hashing import ChainState
 from kvwire_reference.radix import Block, Piece
 from kvwire_reference.wire import Event
 
-RESIDENCY = Session(probes=("live", "residency"), instances=True)
+RESIDENCY = Session(probes=("live", "residency"))
 """A small cache of another instance is filled, hit, split, evicted and reset."""
 
 
@@ -23,7 +23,7 @@ RESIDENCY = Session(probes=("live", "residency"), instances=True)
     driven="RES-003",
     reason="what is gone was not said to be",
     reports="TensorRT-LLM#17631",
-    session=Session(probes=("live", "cap"), instances=True),
+    session=Session(probes=("live", "cap")),
 )
 class CapsRemovals(Announcer):
     _removals = 0
@@ -45,7 +45,7 @@ class CapsRemovals(Announcer):
     breaks="RES-008",
     change="what the entry limit shed is never announced",
     levels=("driven",),
-    session=Session(probes=("live", "cap"), instances=True),
+    session=Session(probes=("live", "cap")),
 )
 class NeverAnnouncesLate(Announcer):
     def touched(self, block: Block) -> None:

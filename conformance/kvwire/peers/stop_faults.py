@@ -63,7 +63,7 @@ _kept: list[ZmqPublisher] = []
     breaks="LIV-005",
     change="a port is held after the stop",
     levels=("driven",),
-    session=Session(probes=("live", "endpoints"), instances=True),
+    session=Session(probes=("live", "endpoints")),
 )
 class KeepsItsPort(ZmqPublisher):
     def _close(self) -> None:

@@ -80,6 +80,17 @@ def _one(instance: str, records: Records) -> Begun:
     )
 
 
+def why_no_ranks(instances: Mapping[str, Records]) -> str:
+    """Why no ranks of one deployment could be started: the last refusal."""
+    refusals = [
+        start.refused
+        for name, records in instances.items()
+        for start in begun(name, records)
+        if start.refused is not None and start.asked.world > 1
+    ]
+    return f"no ranks could be started: {refusals[-1]}" if refusals else "no ranks could be started"
+
+
 SILENCE = 10
 """How many batches of the others after a stream's last one make it worth a word."""
 

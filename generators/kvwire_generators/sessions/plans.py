@@ -11,82 +11,68 @@ from kvwire.peers.mutants import MUTANTS
 from kvwire.vectors.sessions import path_of
 
 PREFIX = "mutant-"
+AT_WORK = "at-work:"
+"""The target of publishers in this process that nobody drives; options: `ranks`, `ring`, `queue`, `burst`."""
 
 
 class Plan(Session, frozen=True, kw_only=True):
-    """One session: what is run, with which probes and limits, what is kept of it, and what it is called."""
+    """One session: what is run, with which probes and limits, what is kept of it, and what it shows."""
 
-    title: str
     comment: str
     target: str = "reference:"
 
 
 PLANS: Mapping[str, Plan] = {
     "reference": Plan(
-        title="reference run",
         comment="prompts, empty batches, replay requests of all kinds, a reset, a restart, a stop",
         options="block_size=2&capacity=12&ring=30",
         probes=("live", "batches", "reset", "replay", "restart", "sanity", "stop"),
     ),
     "reference-prompts": Plan(
-        title="reference run",
         comment="prompts with common prefixes, LoRA and salts; blocks are evicted and come back",
         probes=("live", "prompts"),
     ),
     "reference-publish": Plan(
-        title="reference run",
         comment="the harness offers every event; nothing is lost",
         options="block_size=2&capacity=12&role=publish",
         probes=("live", "batches", "replay", "sanity"),
     ),
     "reference-v1": Plan(
-        title="reference run",
         comment="the same work under v1_block_key",
         options="block_size=2&capacity=12&algorithm=v1_block_key",
         probes=("live", "reset", "sanity", "stop"),
     ),
     "reference-endpoints": Plan(
-        title="reference run",
         comment="what other instances bind, and what they refuse",
         probes=("live", "places", "endpoints"),
         profile="ranks",
-        instances=True,
     ),
     "reference-ranks": Plan(
-        title="reference run",
         comment="three other instances, each a rank of its own; one of them ends before the others",
         probes=("live", "ranks"),
         profile="ranks",
-        instances=True,
     ),
     "reference-residency": Plan(
-        title="reference run",
         comment="a small cache of another instance is filled, hit, split, evicted and reset",
         probes=("live", "residency"),
-        instances=True,
     ),
     "restart": Plan(
-        title="restart",
         comment="the publisher is restarted on its endpoints; replay then holds the new life alone",
         probes=("live", "restart", "sanity"),
     ),
     "clear": Plan(
-        title="clear",
-        comment="the cache is reset while the engine is idle; the clear comes by itself",
-        probes=("live", "reset"),
+        comment="the cache is reset while the engine is idle; the clear comes by itself", probes=("live", "reset")
     ),
     "two-ranks": Plan(
-        title="two ranks",
         comment="two ranks, each with sockets of its own; nobody drives them, and nothing declares more than their "
         "endpoints",
-        target="at-work:",
+        target=AT_WORK,
         options="ranks=2&ring=5&queue=100",
         probes=("live",),
         level="passive",
         profile="ranks",
     ),
     "multimodal": Plan(
-        title="multimodal",
         comment="digest tokens with mm_keys; an item that begins within a block and reaches over the next one",
         options="block_size=4&capacity=12&multimodal=true",
         probes=("live", "prompts"),
@@ -94,26 +80,23 @@ PLANS: Mapping[str, Plan] = {
         profile="multimodal",
     ),
     "gap": Plan(
-        title="gap",
         comment="bursts overflow a queue; what is dropped burns its numbers, and there is no replay to ask",
-        target="at-work:",
+        target=AT_WORK,
         options="ring=100&queue=2&burst=12",
         probes=("live",),
         level="passive",
         limits={"listen_s": 3},
     ),
     "gap-replay": Plan(
-        title="gap",
         comment="bursts overflow a queue; replay has the same holes as the live stream",
-        target="at-work:",
+        target=AT_WORK,
         options="ring=12&queue=2&burst=12",
         probes=("live", "replay"),
         level="replayable",
     ),
     "eviction": Plan(
-        title="eviction of the ring",
         comment="replay is asked while batches are evicted: answers begin above what was asked for",
-        target="at-work:",
+        target=AT_WORK,
         options="ring=5&queue=100",
         probes=("live", "replay"),
         level="replayable",
@@ -127,10 +110,7 @@ def plans() -> dict[str, Plan]:
     """Every recorded session by name."""
     shown = {
         f"{PREFIX}{name}": Plan(
-            title=f"mutant {name}",
-            comment=mutant.change,
-            target=f"mutant:{name}",
-            **msgspec.structs.asdict(mutant.session),
+            comment=mutant.change, target=f"mutant:{name}", **msgspec.structs.asdict(mutant.session)
         )
         for name, mutant in MUTANTS.items()
         if isinstance(mutant.session, Session)
@@ -146,7 +126,7 @@ def mutant_of(name: str) -> Mutant | None:
 def problems(paths: Collection[str]) -> list[str]:
     """Plans of which there is no session (of these paths)."""
     return [
-        f"{path_of(name)}: the session is missing: run `python -m kvwire_generators record {name}`"
+        f"vectors/{path_of(name)}: the session is missing: run `python -m kvwire_generators record {name}`"
         for name in plans()
         if path_of(name) not in paths
     ]

@@ -1,0 +1,326 @@
+"""RES: what is stored, removed and cleared."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kit.stories import Event, Story, block, cleared, removed, stored
+
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
+from kvwire.trace.calls import ResetCall, ResidentCall, StatsCall
+from kvwire.trace.marks import ResetDone
+
+PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+COUNTED = Statement(residency="counted")
+
+
+def sent(*events: Event, statement: Statement | None = None, begun: bool = True) -> Story:
+    """One batch an event, after a clear that begins the life; joined late if not ``begun``."""
+    story = Story(statement=statement)
+    if begun:
+        story.begin()
+    else:
+        story.next = 143
+    for event in events:
+        story.send(event)
+    return story
+
+
+def speaks(story: Story) -> set[str]:
+    """What is broken of residency."""
+    return {name for name in story.spoken() if name.startswith("RES")}
+
+
+def counts(story: Story) -> dict[str, int]:
+    """The witnesses of each such sentence that has any."""
+    return {
+        name: outcome.witnesses
+        for name, outcome in story.outcomes().items()
+        if name.startswith("RES") and outcome.witnesses
+    }
+
+
+# --- stores and removals ------------------------------------------------------------------------------------------
+
+
+def test_an_honest_stream() -> None:
+    story = sent(stored("ab"), stored("c", "b"), removed("cb"), stored("b", "a"), cleared(), stored("a"))
+    assert counts(story) == {"RES-001": 5, "RES-002": 2, "RES-005": 1}
+    assert speaks(story) == set()
+
+
+def test_a_block_stored_twice() -> None:
+    story = sent(stored("ab"), stored("b", "a"))
+    assert speaks(story) == {"RES-001"}
+    assert story.verdict("RES-001") == (FAIL, 3)
+    assert story.place("RES-001")[:3] == ("2", "payload", 11)
+    assert story.outcome("RES-001").findings[0].seen == f"hash {block('b') % 2**64} stored a second time"
+
+
+def test_the_same_block_in_another_medium_or_group_is_another_one() -> None:
+    story = sent(stored("a"), stored("a", medium="CPU"), stored("a", medium=None), stored("a", group_idx=1))
+    assert counts(story) == {"RES-001": 4}
+
+
+def test_a_removal_of_what_is_not_resident() -> None:
+    story = sent(stored("a"), removed("a"), removed("a"), removed("q"))
+    assert speaks(story) == {"RES-002"}
+    assert story.outcome("RES-002").violations == 2
+    assert story.place("RES-002")[:2] == ("3", "payload")
+
+
+def test_a_removal_from_another_medium() -> None:
+    assert speaks(sent(stored("a"), removed("a", medium="CPU"))) == {"RES-002"}
+    assert speaks(sent(stored("a", medium=None), removed("a"))) == {"RES-002"}
+
+
+def test_order_within_a_batch_counts() -> None:
+    story = Story().begin()
+    story.send(removed("a"), stored("a"), removed("a"), stored("a"), stored("a"))
+    assert (story.outcome("RES-001").violations, story.outcome("RES-002").violations) == (1, 1)
+
+
+def test_what_is_unknown_is_no_witness() -> None:
+    story = sent(removed("x"), stored("a"), begun=False)
+    assert counts(story) == {}
+    story.send(removed("x"))
+    assert speaks(story) == {"RES-002"}
+
+
+def test_a_hole_makes_everything_unknown_and_a_clear_everything_known() -> None:
+    story = sent(stored("ab"))
+    story.drop()
+    story.send(stored("a"), removed("b"), removed("c"))
+    assert speaks(story) == set()
+    assert counts(story) == {"RES-001": 2}
+    story.send(cleared())
+    story.send(removed("a"))
+    assert speaks(story) == {"RES-002"}
+
+
+def test_a_clear_ends_what_is_in_every_medium_and_group() -> None:
+    story = sent(stored("a"), stored("b", medium="CPU", group_idx=1), cleared(), removed("b", "CPU", group_idx=1))
+    assert speaks(story) == {"RES-002"}
+
+
+def test_a_batch_that_a_replay_recovers_is_no_hole() -> None:
+    story = sent(stored("a"))
+    story.send(removed("a"), by="")
+    story.send(stored("a"))
+    assert counts(story) == {"RES-001": 1}
+    story.replay()
+    assert counts(story) == {"RES-001": 2, "RES-002": 1}
+
+
+# --- counted residency --------------------------------------------------------------------------------------------
+
+
+def test_counted_stores_and_removals_balance() -> None:
+    story = sent(stored("a"), stored("a"), removed("a"), removed("a"), statement=COUNTED)
+    assert counts(story) == {"RES-004": 2}
+    assert {story.outcome(name).reason for name in ("RES-001", "RES-002")} == {Reason.NOT_CLAIMED}
+    story.send(removed("a"))
+    assert speaks(story) == {"RES-004"}
+    assert story.outcome("RES-004").findings[0].seen == f"one more removal of {block('a') % 2**64} than stores"
+
+
+def test_counted_after_a_late_join() -> None:
+    story = sent(stored("a"), removed("a"), removed("a"), begun=False, statement=COUNTED)
+    assert counts(story) == {"RES-004": 1}
+    assert speaks(story) == set()
+
+
+def test_under_set_residency_the_balance_is_not_claimed() -> None:
+    assert sent(stored("a")).outcome("RES-004").reason == Reason.NOT_CLAIMED
+
+
+# --- what the engine says that it holds ---------------------------------------------------------------------------
+
+
+def held(story: Story, names: str) -> None:
+    story.note(ResidentCall(hashes=tuple(str(block(name)) for name in names)))
+
+
+def test_the_engine_holds_what_the_stream_says() -> None:
+    story = sent(stored("ab"), removed("b"))
+    held(story, "ax")  # a block that was never announced may be there
+    assert story.verdict("RES-003") == (PASS, 1)
+
+
+def test_a_block_that_is_gone_unannounced() -> None:
+    story = sent(stored("ab"))
+    held(story, "a")
+    assert speaks(story) == {"RES-003"}
+    assert story.verdict("RES-003") == (FAIL, 2)
+    assert story.outcome("RES-003").findings[0].where.record == len(story.records) - 1
+
+
+def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing() -> None:
+    """A removal may be under way; the publisher's own count of offers says so."""
+    story = sent(stored("ab"))
+    story.note(StatsCall(offered=story.next + 1))
+    held(story, "a")
+    story.send(removed("b"))
+    assert story.outcome("RES-003").verdict is Verdict.INCONCLUSIVE
+    story = sent(stored("a"))
+    story.send(cleared())
+    story.note(StatsCall(offered=story.next + 1))
+    held(story, "a")
+    story.send(stored("a"))
+    assert "RES-005" not in speaks(story)
+
+
+def test_hashes_are_compared_mod_2_to_the_64() -> None:
+    story = sent(stored("ab"))
+    story.note(ResidentCall(hashes=tuple(str(block(name) % 2**64) for name in "ab")))
+    assert story.verdict("RES-003") == (PASS, 2)
+
+
+def test_the_engine_is_compared_with_the_stream_as_it_stood_then() -> None:
+    story = sent(stored("ab"))
+    held(story, "ab")
+    story.send(removed("b"))
+    held(story, "a")
+    story.replay()
+    assert story.verdict("RES-003") == (PASS, 3)
+
+
+def test_a_removal_that_only_replay_tells_of_later_came_before() -> None:
+    story = sent(stored("ab"))
+    story.send(removed("b"), by="")
+    story.send()
+    held(story, "a")
+    story.replay()
+    assert story.verdict("RES-003") == (PASS, 1)
+
+
+def test_a_batch_that_a_witness_delivers_late_stands_where_its_number_is() -> None:
+    """Live-a lost it; live-b, which lags, delivers it after the engine was asked."""
+    story = sent(stored("ab"))
+    number, content = story.make(removed("b"))
+    story.send(stored("c", "a"), by="a")
+    held(story, "ac")
+    story.live(number, content, by="b")
+    story.again(3, by="b")
+    assert story.verdict("RES-003") == (PASS, 2)
+
+
+def test_nothing_is_compared_across_a_hole_or_a_restart() -> None:
+    story = sent(stored("ab"))
+    story.drop()
+    story.send()
+    held(story, "")
+    assert story.verdict("RES-003") == (OPEN, 0)
+    story = sent(stored("ab"))
+    story.restart(ours=True)
+    held(story, "")  # the new life has said nothing yet
+    assert story.verdict("RES-003") == (OPEN, 0)
+
+
+def test_a_clear_while_the_engine_still_holds_the_blocks() -> None:
+    story = sent(stored("ab"), cleared())
+    held(story, "b")
+    assert speaks(story) == {"RES-005"}
+    assert story.verdict("RES-005") == (FAIL, 2)
+    assert story.outcome("RES-005").findings[0].expected == (
+        f"that {block('b') % 2**64} is gone after `AllBlocksCleared`"
+    )
+
+
+def test_what_was_stored_again_after_a_clear_had_gone() -> None:
+    story = sent(stored("ab"), cleared(), stored("b"))
+    held(story, "b")
+    assert story.verdict("RES-005") == (PASS, 2)
+
+
+# --- resets -------------------------------------------------------------------------------------------------------
+
+
+def after_reset(*events: Event, before: tuple[Event, ...] = (stored("ab"),), begun: bool = True) -> Story:
+    """Stores, a reset of the idle cache, and what comes until the wait for its sight ends."""
+    story = sent(*before, begun=begun)
+    story.note(ResetCall())
+    for event in events:
+        story.send(event)
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
+    story.send(cleared(), stored("z"))
+    return story
+
+
+@pytest.mark.parametrize(
+    "events", [(cleared(),), (removed("ba"),), (removed("b"), removed("a")), (cleared(), stored("a"))]
+)
+def test_a_reset_shows_by_a_clear_or_by_the_removal_of_everything(events: tuple[Event, ...]) -> None:
+    assert after_reset(*events).verdict("RES-006") == (PASS, 1)
+
+
+@pytest.mark.parametrize(("events", "left"), [((), 2), ((removed("b"),), 1)])
+def test_a_reset_that_does_not_show_within_the_bound(events: tuple[Event, ...], left: int) -> None:
+    story = after_reset(*events)
+    assert speaks(story) == {"RES-006"}
+    finding = story.outcome("RES-006").findings[0]
+    assert finding.seen == f"{left} blocks are still announced"
+    assert finding.expected.endswith("within 5.0 s of the reset")
+    assert finding.where.record is not None
+    assert story.records[finding.where.record].event == "reset"
+
+
+def test_a_store_before_the_reset_shows() -> None:
+    story = after_reset(stored("c"), cleared())
+    assert speaks(story) == {"RES-006"}
+    assert story.place("RES-006")[:2] == ("2", "payload")
+    story = sent(stored("ab"))
+    story.note(ResetCall())
+    story.send(stored("c"), cleared())  # in one batch, and in this order
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
+    assert speaks(story) == {"RES-006"}
+
+
+def test_an_empty_cache_has_nothing_to_show() -> None:
+    assert after_reset(before=()).verdict("RES-006") == (OPEN, 0)
+    assert after_reset(before=(stored("a"), removed("a"))).verdict("RES-006") == (OPEN, 0)
+    assert after_reset(cleared(), before=()).verdict("RES-006") == (PASS, 1)
+
+
+def test_of_an_unknown_cache_only_a_clear_is_proof() -> None:
+    assert after_reset(cleared(), begun=False).verdict("RES-006") == (PASS, 1)
+    story = after_reset(removed("ba"), begun=False)
+    assert story.outcome("RES-006").reason == "what was resident before the reset is not known"
+    assert speaks(after_reset(removed("b"), begun=False)) == {"RES-006"}  # a is still announced
+
+
+def test_a_batch_that_is_missing_since_leaves_it_open() -> None:
+    story = sent(stored("ab"))
+    story.note(ResetCall())
+    story.drop()
+    story.send()
+    story.note(ResetDone(outcome="bound", bound_s=5.0))
+    assert (story.outcome("RES-006").verdict, story.outcome("RES-006").reason) == (
+        OPEN,
+        "batches are missing since the reset",
+    )
+
+
+def test_a_reset_that_nobody_waited_for_shows_nothing() -> None:
+    story = sent(stored("ab"))
+    story.note(ResetCall())
+    story.send(stored("c"))
+    assert story.verdict("RES-006") == (OPEN, 0)
+
+
+# --- levels and choices -------------------------------------------------------------------------------------------
+
+
+def test_what_needs_the_cache_is_beyond_those_who_cannot_reach_it() -> None:
+    outcomes = Story(can=()).told(3).outcomes()
+    assert {outcomes[name].reason for name in ("RES-003", "RES-006")} == {Reason.BEYOND}
+    assert outcomes["RES-001"].verdict is PASS
+
+
+def test_what_the_harness_offered_is_its_own_business() -> None:
+    story = Story(sets=("engine", "ts")).begin()
+    story.publish(stored("a"))
+    story.publish(stored("a"))
+    assert story.outcome("RES-001").reason == Reason.OURS
+    story.send(stored("a"))  # sent once more than it was offered
+    assert speaks(story) == {"RES-001"}
