@@ -113,7 +113,8 @@ def _baseline(name: str) -> dict[str, Any]:
 
 def unsteady(name: str) -> dict[str, list[Verdict]]:
     """The verdicts that a sentence may have in a run besides the committed one, by id."""
-    return {key: [Verdict(other) for other in others] for key, others in _baseline(name).get(UNSTEADY, {}).items()}
+    resolve = registry.load().resolve
+    return {resolve(key): list(map(Verdict, others)) for key, others in _baseline(name).get(UNSTEADY, {}).items()}
 
 
 def steadied(name: str, committed: Summary | None, seen: Summary) -> Summary:
@@ -128,11 +129,17 @@ def steadied(name: str, committed: Summary | None, seen: Summary) -> Summary:
 
 
 def explanations(name: str) -> dict[str, tuple[Verdict, str]]:
-    """Verdict and explanation by id, as baseline.toml says; an id that stands under two verdicts is an error."""
+    """Verdict and explanation by id, as baseline.toml says; an id that stands under two verdicts is an error.
+
+    Raises:
+        UnknownNameError: for an id that the standard does not have.
+    """
     path = HOME / name / "baseline.toml"
+    resolve = registry.load().resolve
     found: dict[str, tuple[Verdict, str]] = {}
     for verdict, lines in _baseline(name).items():
-        for key, text in lines.items() if verdict != UNSTEADY else ():
+        for written, text in lines.items() if verdict != UNSTEADY else ():
+            key = resolve(written)
             if key in found:
                 raise ValueError(f"{path}: {key} stands under {found[key][0]} and under {verdict.upper()}")
             found[key] = (Verdict(verdict.upper()), text)

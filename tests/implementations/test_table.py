@@ -92,7 +92,7 @@ def explained(table: Any, folder: Path, text: str) -> list[str]:
     """What is said of a summary of one pass and one failure, with these explanations."""
     (folder / "x").mkdir()
     (folder / "x" / "baseline.toml").write_text(text, encoding="utf-8")
-    verdicts = {"KVW-A": table.Entry("PASS"), "KVW-B": table.Entry("FAIL", ("this", "that"))}
+    verdicts = {"KVW-ENV-001": table.Entry("PASS"), "KVW-SEQ-001": table.Entry("FAIL", ("this", "that"))}
     problems: list[str] = table.unexplained("x", table.Summary("x 1", "core", "map", "driven", (), verdicts))
     return problems
 
@@ -100,11 +100,12 @@ def explained(table: Any, folder: Path, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[fail]\nKVW-B = 'because'", None),
-        ("", "KVW-B is FAIL: say why"),
-        ("[warn]\nKVW-B = 'because'", "KVW-B is not WARN"),
-        ("[fail]\nKVW-B = ' '", "is empty"),
-        ("[fail]\nKVW-B = 'because'\nKVW-A = 'long ago'", "KVW-A is not FAIL: remove"),
+        ("[fail]\nKVW-SEQ-001 = 'because'", None),
+        ("[fail]\nSEQ-001 = 'because'", None),
+        ("", "KVW-SEQ-001 is FAIL: say why"),
+        ("[warn]\nKVW-SEQ-001 = 'because'", "KVW-SEQ-001 is not WARN"),
+        ("[fail]\nKVW-SEQ-001 = ' '", "is empty"),
+        ("[fail]\nKVW-SEQ-001 = 'because'\nKVW-ENV-001 = 'long ago'", "KVW-ENV-001 is not FAIL: remove"),
     ],
 )
 def test_explanations_are_held_against_verdicts(
@@ -118,7 +119,7 @@ def test_explanations_are_held_against_verdicts(
 def test_one_sentence_is_explained_once(table: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(table, "HOME", tmp_path)
     with pytest.raises(ValueError, match="under FAIL and under WARN"):
-        explained(table, tmp_path, "[fail]\nKVW-B = 'a'\n[warn]\nKVW-B = 'b'")
+        explained(table, tmp_path, "[fail]\nKVW-SEQ-001 = 'a'\n[warn]\nKVW-SEQ-001 = 'b'")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,13 +136,14 @@ def test_what_varies_is_no_difference(
 ) -> None:
     monkeypatch.setattr(table, "HOME", tmp_path)
     (tmp_path / "x").mkdir()
-    text = "[fail]\nA = 'because'\n[unsteady]\nA = ['PASS']\n"
+    text = "[fail]\nENV-001 = 'because'\n[unsteady]\nenv-1 = ['PASS']\n"
     (tmp_path / "x" / "baseline.toml").write_text(text, encoding="utf-8")
-    committed = summary(table, A=("FAIL", "this", "that"))
-    steady = table.steadied("x", committed, summary(table, A=(seen,)))
-    assert steady.verdicts["A"].verdict == settled
+    name = "KVW-ENV-001"
+    committed = summary(table, **{name: ("FAIL", "this", "that")})
+    steady = table.steadied("x", committed, summary(table, **{name: (seen,)}))
+    assert steady.verdicts[name].verdict == settled
     assert (steady == committed) == (seen == "PASS")
-    assert table.explanations("x") == {"A": ("FAIL", "because")}
+    assert table.explanations("x") == {name: ("FAIL", "because")}
     assert table.steadied("x", None, steady) == steady
 
 

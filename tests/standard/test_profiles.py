@@ -20,6 +20,7 @@ REAL = Path(__file__).parents[2] / "spec"
     ("old", "new", "about", "words"),
     [
         ('"ids": ["KVW-ENV-001"', '"ids": ["KVW-ENV-001", "KVW-ENV-009"', "KVW-ENV-009", "does not have this id"),
+        ('"ids": ["KVW-ENV-001"', '"ids": ["KVW-ENV-001", "env-1"', "env-1", "write KVW-ENV-001"),
         ('"ids": ["KVW-ENV-001"', '"ids": ["KVW-ENV-001", "KVW-SEQ-002"', "KVW-SEQ-002", "binds a consumer"),
         ('"ids": ["KVW-ENV-001"', '"ids": ["KVW-ENV-001", "KVW-ENV-001"', "KVW-ENV-001", "listed twice"),
         ('"driven": []', '"driven": ["KVW-ENV-002"]', "KVW-ENV-002", "level driven, but not in `ids`"),

@@ -16,13 +16,14 @@ NEEDS = {
 }
 
 
-def explanation(requirement_id: str) -> str:
-    """The text for one id.
+def explanation(text: str) -> str:
+    """The text for one id, as a user writes it.
 
     Raises:
         UnknownNameError: when the registry does not have it.
     """
-    requirement = registry.load()[requirement_id]
+    known = registry.load()
+    requirement = known[known.resolve(text)]
     needs = ", ".join(NEEDS.get(need, f"the adapter verb `{need}`") for need in requirement.needs)
     profiles = [name for name in registry.profiles() if requirement.id in registry.profile(name).ids]
     lines = [

@@ -14,7 +14,7 @@ from kvwire.history.losses import losses
 from kvwire.history.timeline import Attribution
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
-from kvwire.standard.registry import ControlLevel, Profile, Registry
+from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
 from kvwire.trace.records import Header, Source, Trace
 
 ARRAYS_BREAK = "EVT-001"
@@ -34,7 +34,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
-    """The judged ids that a filter names: ids, or areas such as ``SEQ``; None when there is no filter.
+    """The judged ids that a filter names, as ``Registry.select`` reads it; None when there is no filter.
 
     Raises:
         FilterError: when a part of it matches no id that has a judge.
@@ -43,19 +43,15 @@ def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
         return None
     chosen: set[str] = set()
     for part in only:
-        wanted = part.upper()
-        found = {
-            requirement.id
-            for requirement in registry.binding("publisher")
-            if requirement.id in TABLE and wanted in (requirement.id, requirement.area)
-        }
-        if not found:
-            hint = ""
-            if wanted in registry:
-                requirement = registry[wanted]
-                hint = f": {wanted} binds a {requirement.binds} and is {requirement.status}"
-            raise FilterError(f"--only {part} matches no judged sentence{hint}; `kvwire list` shows them all")
-        chosen |= found
+        try:
+            named = registry.select((part,))
+        except UnknownNameError as error:
+            raise FilterError(f"--only {part} matches no judged sentence: {error}") from None
+        chosen |= named & TABLE.keys()
+        if named.isdisjoint(TABLE):
+            first = registry[min(named)]
+            hint = f"{first.id} binds a {first.binds} and is {first.status}"
+            raise FilterError(f"--only {part} matches no judged sentence: {hint}; `kvwire list` shows them all")
     return frozenset(chosen)
 
 

@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 
 from kvwire.standard.prose import Problem
-from kvwire.standard.registry import ControlLevel, Profile, Registry
+from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
 
 FOLDER = "profiles"
 LEVELS: tuple[str, ...] = get_args(ControlLevel)
@@ -23,7 +23,7 @@ def _faults(profile: Profile, registry: Registry) -> Iterator[tuple[str, str]]:
         yield name, "listed twice: remove one"
     for name in profile.ids:
         if name not in registry:
-            yield name, "the standard does not have this id: correct or remove it"
+            yield name, _unknown(name, registry)
         elif registry[name].binds != "publisher":
             yield name, f"binds a {registry[name].binds}, and profiles are about publishers: remove it"
     if tuple(profile.conclusive) != LEVELS:
@@ -34,6 +34,13 @@ def _faults(profile: Profile, registry: Registry) -> Iterator[tuple[str, str]]:
                 yield name, f"wanted conclusive at level {level}, but not in `ids`: add it there or remove it here"
             elif name in registry and (fault := _out_of_reach(level, name, registry)):
                 yield name, f"wanted conclusive at level {level}, but {fault}: remove it"
+
+
+def _unknown(name: str, registry: Registry) -> str:
+    try:
+        return f"ids stand in full here: write {registry.resolve(name)}"
+    except UnknownNameError:
+        return "the standard does not have this id: correct or remove it"
 
 
 def _out_of_reach(level: str, name: str, registry: Registry) -> str:
