@@ -171,7 +171,9 @@ def dying(survive: str = "KVW-SEQ-009") -> Probe:
 @pytest.mark.network
 def test_an_instance_that_dies_fails_what_it_had_to_survive(monkeypatch: pytest.MonkeyPatch, room: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(room))
-    monkeypatch.setattr("kvwire.attack.run.plan", lambda session, mode="plain": (live.PROBE, dying(), stop.STOP))
+    monkeypatch.setattr(
+        "kvwire.attack.run.plan", lambda session, mode="plain", only=None: (live.PROBE, dying(), stop.STOP)
+    )
     target = parse("reference:")
     assert not isinstance(target, TraceTarget)
     trace = run(target, Settings(limits=QUICK))

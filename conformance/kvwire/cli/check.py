@@ -70,7 +70,7 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
             click.option("--json", type=_FILE, help="Write the result stream (NDJSON) to this file."),
             click.option("--profile", help="Hold it to this profile: core, replay, ranks, multimodal, legacy-array-…"),
             click.option(
-                "--only", multiple=True, metavar="ID", help="Only this sentence, or area such as SEQ; repeatable."
+                "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
             ),
             click.option("--strict", is_flag=True, help="A warning is a failure."),
             click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
@@ -127,7 +127,7 @@ def check(
         place = parse(target)
         if drive is not None:
             place = targets.drive(place, drive)
-        select(only, registry.load())
+        ids = select(only, registry.load())
     except (TargetError, FilterError) as error:
         raise click.UsageError(str(error)) from None
     if profile is not None:
@@ -145,7 +145,7 @@ def check(
     limits = Limits() if seconds is None else msgspec.structs.replace(Limits(), listen_s=seconds)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     with _progress() as progress:
-        recorded = run(place, Settings(profile=profile, mode=mode, limits=limits), progress)
+        recorded = run(place, Settings(profile=profile, mode=mode, only=ids, limits=limits), progress)
     if record is not None:
         files.write(recorded, record)
     return _finish(recorded, profile, wanted, json, quiet=quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,6 +16,7 @@ from kvwire.history.timeline import Attribution
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
+from kvwire.trace.probing import probes
 from kvwire.trace.records import Header, Source, Trace
 
 ARRAYS_BREAK = "EVT-001"
@@ -67,12 +69,13 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
     outcomes = [outcome for stream in judged for outcome in stream.outcomes]
     outcomes, died = _deaths(trace, outcomes, only)
     troubles += [result.Trouble(text=text) for text in died]
+    probe_of = probes(trace.records)
     return Result(
         run=_run(trace, profile, wanted),
         streams=tuple(_stream(stream) for stream in judged),
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
-        outcomes=tuple(_line(outcome, registry) for outcome in outcomes),
+        outcomes=tuple(_line(outcome, registry, probe_of) for outcome in outcomes),
         summary=_summary(trace, judged, outcomes, troubles, registry, profile, wanted, only),
     )
 
@@ -166,7 +169,15 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
     )
 
 
-def _line(outcome: Outcome, registry: Registry) -> result.Outcome:
+def _probed(finding: Finding, probe_of: Callable[[int], str | None]) -> Finding:
+    """The finding with the probe during which its record was made."""
+    where = finding.where
+    if where.record is None:
+        return finding
+    return msgspec.structs.replace(finding, where=msgspec.structs.replace(where, probe=probe_of(where.record)))
+
+
+def _line(outcome: Outcome, registry: Registry, probe_of: Callable[[int], str | None]) -> result.Outcome:
     requirement = registry[outcome.requirement]
     return result.Outcome(
         requirement=outcome.requirement,
@@ -177,7 +188,7 @@ def _line(outcome: Outcome, registry: Registry) -> result.Outcome:
         witnesses=outcome.witnesses,
         violations=outcome.violations,
         reason=outcome.reason,
-        findings=outcome.findings,
+        findings=[_probed(finding, probe_of) for finding in outcome.findings],
         notes=outcome.notes,
     )
 

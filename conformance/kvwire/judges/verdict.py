@@ -59,13 +59,17 @@ class Reason(enum.StrEnum):
 
 
 class Where(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A place in the trace: record index, sequence number, frame, byte offset in the frame, and the bytes in hex."""
+    """A place in the trace: record index, sequence number, frame, byte offset in the frame, and the bytes in hex.
+
+    ``probe`` is the probe during which the record was made; the conclusion adds it, where the trace tells.
+    """
 
     record: int | None = None
     number: str | None = None
     frame: str | None = None
     offset: int | None = None
     hex: str | None = None
+    probe: str | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

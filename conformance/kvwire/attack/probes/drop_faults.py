@@ -90,6 +90,7 @@ PROBE = Probe(
     name="gaps",
     run=run,
     needs=frozenset({"fresh", "publish"}),
+    serves="LIV-001 SEQ-002 SEQ-009 SEQ-010",
     must_survive=("KVW-SEQ-009",),
     bounds=f"{BURST} batches at once for a queue of {QUEUE}; the last batch of each step is awaited for {TAIL_S:g} s",
 )

@@ -209,12 +209,14 @@ PLACES = Probe(
     mode="quick",
     run=look,
     needs=frozenset({"passive"}),
+    serves="EXP",
     bounds="nothing is awaited",
 )
 PROBE = Probe(
     name="endpoints",
     run=run,
     needs=frozenset({"start", "stop", "fresh"}),
+    serves="END EXP-002 LIV-005",
     bounds="starts and stops as the driver bounds them, a handshake within handshake_s, a port free within stop_s and "
     "a second",
 )

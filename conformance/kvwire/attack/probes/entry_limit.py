@@ -51,6 +51,7 @@ PROBE = Probe(
     name="cap",
     run=run,
     needs=frozenset({"fresh", "cache"}),
+    serves="CHN-003 RES-003 RES-007 RES-008 RES-009",
     must_survive=("KVW-RES-007",),
     bounds=f"an entry limit of {CAP}; each prompt's effects are awaited for settle_s",
 )

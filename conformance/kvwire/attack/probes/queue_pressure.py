@@ -85,6 +85,7 @@ LONG = Probe(
     name="pressure-long",
     run=functools.partial(run, rounds=ROUNDS),
     needs=frozenset({"fresh", "publish"}),
+    serves="LIV-001 SEQ-002 SEQ-009 SEQ-010",
     must_survive=("KVW-LIV-001",),
     mode="thorough",
     bounds=f"as `pressure`, {ROUNDS} times",
@@ -93,6 +94,7 @@ PROBE = Probe(
     name="pressure",
     run=run,
     needs=frozenset({"fresh", "publish"}),
+    serves="LIV-001 SEQ-002 SEQ-009 SEQ-010",
     must_survive=("KVW-LIV-001",),
     bounds=f"{REQUESTS} requests that nobody reads, {BURST} batches at once; what makes the call wait is repeated "
     f"{ATTEMPTS} times",

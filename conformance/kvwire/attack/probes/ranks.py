@@ -150,5 +150,6 @@ PROBE = Probe(
     name="ranks",
     run=run,
     needs=frozenset({"start", "stop", "fresh"}),
+    serves="END-002 END-003 RNK SEQ-005",
     bounds="ranks are primed within prime_s; what a prompt causes is over after quiet_s without a message, or settle_s",
 )

@@ -75,6 +75,7 @@ PROBE = Probe(
     mode="quick",
     run=run,
     needs=frozenset({"replayable"}),
+    serves="SEQ-001 SEQ-008 REP EVT-017 CHN HSH RES",  # what is resident is known where the beginning is replayed
     must_survive=(SURVIVE,),
     bounds="an answer is over at its end marker, after replay_messages, or after replay_s without a message; "
     "what comes later is heard for late_s",

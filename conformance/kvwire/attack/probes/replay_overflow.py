@@ -154,6 +154,7 @@ PROBE = Probe(
     name="torrent",
     run=run,
     needs=frozenset({"fresh", "publish", "replayable"}),
+    serves="REP-008 REP-009 REP-010 REP-011 REP-020",
     must_survive=("KVW-REP-018",),
     bounds=f"{RETAINED} batches are offered, {OFFERED} at once, and awaited for {SEEN_S:g} s each time; answers as in "
     f"the replay probe; the last of {BURST} live batches within live_delay_s",

@@ -39,7 +39,6 @@ CALM = 3
 """How often a live batch may be late before the attack, on a busy machine."""
 EXTRA = 4
 """How many clients more than declared ask at once, in a crowd."""
-SURVIVE = ("KVW-REP-018",)
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,6 +309,12 @@ BOUNDS = (
     "answers as in the replay probe; live batches are awaited for live_delay_s; clients pause for pause_s, and as long "
     "as clients beside them are awaited"
 )
-NEEDS = frozenset({"replayable"})
-PROBE = Probe(name="replay-pressure", run=run, needs=NEEDS, must_survive=SURVIVE, bounds=BOUNDS)
-VOLUME = Probe(name="replay-volume", run=run_long, needs=NEEDS, must_survive=SURVIVE, bounds=BOUNDS, mode="thorough")
+PROBE = Probe(
+    name="replay-pressure",
+    run=run,
+    needs=frozenset({"replayable"}),
+    serves="REP-008 REP-009 REP-010 REP-011 REP-012 REP-013 REP-017 REP-019 REP-020",
+    must_survive=("KVW-REP-018",),
+    bounds=BOUNDS,
+)
+VOLUME = msgspec.structs.replace(PROBE, name="replay-volume", run=run_long, mode="thorough")

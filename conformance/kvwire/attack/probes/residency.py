@@ -93,6 +93,7 @@ PROBE = Probe(
     name="residency",
     run=run,
     needs=frozenset({"cache"}),
+    serves="CHN-003 CHN-004 HSH-006 HSH-008 RES-003 RES-005 RES-012 RES-013",
     must_survive=("KVW-RES-003",),
     bounds=f"prompts for a cache of {CAPACITY} blocks; each prompt's effects are awaited for settle_s",
 )

@@ -159,12 +159,14 @@ SANITY = Probe(
     mode="quick",
     run=sanity,
     needs=frozenset({"start"}),
+    serves="SEQ-002 SEQ-009",
     bounds="both witnesses see a batch within prime_s",
 )
 SATURATED = Probe(
     name="saturated-stop",
     run=saturated,
     needs=frozenset({"start", "stop", "fresh"}),
+    serves="LIV-003 LIV-004 LIV-005",
     bounds="the subscriber is primed within prime_s; what was accepted is awaited for the declared stop_s and a second",
 )
 STOP = Probe(
@@ -172,5 +174,6 @@ STOP = Probe(
     mode="quick",
     run=run,
     needs=frozenset({"start", "stop"}),
+    serves="LIV-003 LIV-004 LIV-005",
     bounds="the publisher goes within the declared stop_s, which the witnesses see a second later at most",
 )
