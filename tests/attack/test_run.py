@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.kit import probing
+from tests.kit.probing import marks
 from tests.kit.stories import Story, cleared, everything, payload, stored
 
 from kvwire.attack.probes import live, stop
@@ -31,6 +32,8 @@ from kvwire.judges.verdict import Finding, Tally, Verdict, Where
 from kvwire.standard import registry
 from kvwire.standard.protocol import Accepted, Burst, Refused, Start
 from kvwire.standard.statement import Bounds, Statement, Stream
+from kvwire.trace.calls import BoundAt, BurstCall, StartCall
+from kvwire.trace.marks import AttackBegins, StrainDone, Trouble
 from kvwire.trace.records import Record, Source, Trace
 
 # how they count
@@ -44,9 +47,9 @@ def with_instance(*events: Any, mark: bool = True, **options: Any) -> tuple[Trac
     def add(source: str, **fields: Any) -> None:
         records.append(Record(t_ns=len(records), source=source, stream="instance-1", **fields))
 
-    add(Source.STIMULUS, event="start", detail={**options, "bound": {"endpoint": "ipc://i", "topic": "kv"}})
+    add(Source.STIMULUS, detail=StartCall(bound=BoundAt(endpoint="ipc://i", topic="kv"), **options))
     if mark:
-        add(Source.STIMULUS, event="attack", detail={"attack": "test"})
+        add(Source.STIMULUS, detail=AttackBegins(attack="test"))
     for number, event in enumerate((cleared(), *events)):
         add(Source.LIVE_A, frames=(b"kv", number.to_bytes(8, "big"), payload(event, ts=1.7e9 + number)))
     return msgspec.structs.replace(story.trace(), records=tuple(records)), story
@@ -127,9 +130,9 @@ def test_an_instance_has_a_stream_of_its_own(recorder: Recorder) -> None:
             assert tail(own, markers)
             assert recorder.witnesses(own.driven.name) == (Source.LIVE_A,)
         assert recorder.witnesses(name) == ()
-    burst = next(record.detail for record in recorder.records if record.event == "burst")
-    assert not all(burst["accepted"])
-    assert len(burst["blocked_us"]) == 50
+    burst = marks(recorder, BurstCall)[0]
+    assert not all(burst.accepted or ())
+    assert len(burst.blocked_us or ()) == 50
 
 
 @pytest.mark.network
@@ -151,7 +154,7 @@ def test_the_first_start_that_is_taken(recorder: Recorder) -> None:
             assert (own.start.queue, own.start.hwm) == (None, 5)
         with attacked(run, "test", Start(queue=1)) as own:
             assert own is None
-    assert not [record for record in recorder.records if record.event == "trouble"]
+    assert not marks(recorder, Trouble)
 
 
 def dying(survive: str = "KVW-SEQ-009") -> Probe:
@@ -208,7 +211,7 @@ class Waits:
         return Burst(accepted=[True] * len(batches), blocked_us=[0] * len(batches))
 
 
-def strained(recorder: Recorder, driver: Waits) -> tuple[list[dict[str, Any]], Markers]:
+def strained(recorder: Recorder, driver: Waits) -> tuple[list[StrainDone], Markers]:
     stream = Stream(name="s", endpoint="ipc://nowhere")
     run = Session(
         recorder=recorder,
@@ -222,7 +225,7 @@ def strained(recorder: Recorder, driver: Waits) -> tuple[list[dict[str, Any]], M
         return markers.one()
 
     assert strain(run, markers, "a test", act)
-    return [r.detail for r in recorder.records if r.event == "strain-done"], markers
+    return marks(recorder, StrainDone), markers
 
 
 @pytest.mark.parametrize(("took", "attempts"), [((1.0,), 1), ((500.0, 1.0), 2), ((500.0,) * 9, 3)])

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 import zmq
+from tests.kit.probing import marks
 
 from kvwire.attack.witness import Recorder
 from kvwire.standard.statement import Stream
+from kvwire.trace.calls import FaultCall, ResetCall
+from kvwire.trace.marks import Trouble, Witnesses
 from kvwire.trace.records import LIVE, Record, Source
 
 pytestmark = pytest.mark.network
@@ -56,7 +59,7 @@ def heard_by_all(recorder: Recorder, publisher: Socket, numbers: Iterator[int]) 
 
 def of(recorder: Recorder, source: Source) -> list[Record]:
     """What a witness wrote, data and monitor events."""
-    return [r for r in recorder.records if source in (r.source, r.detail.get("of"))]
+    return [r for r in recorder.records if source in (r.source, getattr(r.detail, "of", None))]
 
 
 def counting() -> Iterator[int]:
@@ -144,9 +147,9 @@ def test_where_the_harness_binds_there_is_one_witness(
     publisher.connect(stream.endpoint)
     heard_by_all(recorder, publisher, counting())
     assert recorder.witnesses("s") == (Source.LIVE_A,)
-    (stated,) = [r.detail for r in recorder.records if r.event == "witnesses"]
-    assert stated["of"] == ["live-a"]
-    assert stated["rcvhwm"] > 100_000
+    (stated,) = marks(recorder, Witnesses)
+    assert stated.of == ("live-a",)
+    assert stated.rcvhwm > 100_000
 
 
 def test_an_endpoint_that_cannot_be_bound_is_our_trouble(
@@ -154,8 +157,9 @@ def test_an_endpoint_that_cannot_be_bound_is_our_trouble(
 ) -> None:
     bound(open_socket, stream.endpoint.replace("live", "taken"))
     recorder.watch([Stream(name="s", endpoint="ipc:///nowhere/at/all", mode="bind")])
-    assert [r.stream for r in recorder.records if r.event == "trouble"] == ["s"]
-    assert "ipc:///nowhere/at/all" in recorder.records[-1].detail["text"]
+    (trouble,) = marks(recorder, Trouble)
+    assert "ipc:///nowhere/at/all" in trouble.text
+    assert recorder.records[-1].stream == "s"
 
 
 def test_an_interrupt_from_the_terminal_ends_no_witness(
@@ -222,7 +226,7 @@ def test_a_witness_that_dies_is_our_trouble(recorder: Recorder, open_socket: Ope
     recorder.watch([stream])
     recorder._witnesses[Source.LIVE_B].process.kill()
     assert recorder.wait(lambda: recorder.records[-1].event == "trouble", BOUND_S)
-    assert recorder.records[-1].detail == {"text": "the witness live-b ended by itself", "code": -9}
+    assert recorder.records[-1].detail == Trouble(text="the witness live-b ended by itself", code=-9)
     assert not recorder.wait(lambda: False, 0.05)
 
 
@@ -275,8 +279,8 @@ def test_what_must_be_survived_stands_in_every_stimulus() -> None:
     recorder = Recorder()
     recorder.lives["s"] = 2
     with recorder.surviving("KVW-REP-007"):
-        inside = recorder.add(source=Source.STIMULUS, stream="s", event="reset", detail={"a": 1})
-    after = recorder.add(source=Source.STIMULUS, stream="s", event="reset")
+        inside = recorder.note(FaultCall(kind="encode"), "s")
+    after = recorder.note(ResetCall(), "s")
     heard = recorder.add(source=Source.LIVE_A, stream="s", frames=(b"", bytes(8), b""))
-    assert inside.detail == {"a": 1, "must_survive": ["KVW-REP-007"]}
-    assert (inside.life, after.detail, heard.life) == (2, {}, None)
+    assert inside.detail == FaultCall(kind="encode", must_survive=("KVW-REP-007",))
+    assert (inside.life, after.detail, heard.life) == (2, ResetCall(), None)

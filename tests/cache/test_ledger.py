@@ -41,8 +41,8 @@ def apply(ledger: Ledger, step: str) -> list[State]:
     medium = "GPU" if not where or where.isdigit() else None if where == "nil" else where
     if sign == "?":
         return [ledger.parent_state(group, ord(name)) for name in names]
-    do = ledger.store if sign == "+" else ledger.remove
-    return [do(key(name, medium, group)) for name in names]
+    keys = [key(name, medium, group) for name in names]
+    return [ledger.store(k) if sign == "+" else ledger.remove(k)[0] for k in keys]
 
 
 def seen(residency: Residency, script: str) -> list[State]:
@@ -110,15 +110,33 @@ def test_counted_residency(script: str, states: list[State]) -> None:
     assert seen("counted", script) == states
 
 
-def test_the_groups_that_hold_a_block_and_what_is_forgotten_of_one() -> None:
+def test_a_removal_that_names_another_group_leaves_doubt_wherever_it_may_have_meant() -> None:
     ledger = Ledger()
     for step in ("0", "+a", "1+a", "2+a", "1-a"):
         apply(ledger, step)
     assert ledger.groups_of("GPU", ord("a")) == {0, 2}
     assert ledger.groups_of("CPU", ord("a")) == frozenset()
-    ledger.forget(key("a"))
-    assert ledger.groups_of("GPU", ord("a")) == {2}
-    assert ledger.resident() == {key("a", group=2)}
+    assert ledger.remove(key("a", group=2)) == (R, frozenset())
+    assert ledger.remove(key("a", group=3)) == (A, frozenset({0}))
+    assert ledger.groups_of("GPU", ord("a")) == frozenset()
+    assert ledger.resident() == frozenset()
+    assert ledger.state(key("a")) is A
+
+
+@pytest.mark.parametrize("residency", ["set", "counted"])
+@pytest.mark.parametrize(
+    ("script", "states"),
+    [
+        ("0 +a 1-a ?a -a ?a", [A, A, R, A, A]),  # until a removal names the right group
+        ("0 +a 1-a +a ?a -a ?a", [A, A, A, R, R, A]),  # or a store does
+        ("0 +a CPU+a 1-a -a ?a CPU-a ?a", [A, A, A, A, R, R, A]),
+        ("0 +a 1-a 1+a -a ?a 1?a", [A, A, A, A, A, R]),
+        ("0 +a 1-a clear ?a", [A, A, A]),
+        ("143 +a 1-a ?a -a ?a", [U, U, R, U, U]),
+    ],
+)
+def test_a_parent_is_not_doubted(residency: Residency, script: str, states: list[State]) -> None:
+    assert seen(residency, script) == states
 
 
 def test_complete_is_what_nothing_was_missed_of() -> None:
@@ -156,7 +174,7 @@ def test_what_is_said_to_be_known_is_true(
             assert ledger.store(key(name, medium)) in (R if counts[place] else A, U)
             counts[place] += 1
         elif what == "-" and counts[place]:
-            assert ledger.remove(key(name, medium)) in (R, U)
+            assert ledger.remove(key(name, medium))[0] in (R, U)
             counts[place] -= 1
         for (held, where), count in counts.items():
             assert ledger.state(key(held, where)) in (R if count else A, U)

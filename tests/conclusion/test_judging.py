@@ -21,11 +21,13 @@ from tests.kit.stories import (
 )
 
 from kvwire.conclusion.conclude import conclude
-from kvwire.conclusion.judging import judge_stream, outcome
-from kvwire.judges import AREAS, TABLE
+from kvwire.conclusion.judging import judge_stream
+from kvwire.conclusion.outcome import outcome
+from kvwire.judges import TABLE
 from kvwire.judges.verdict import ORDER, Exit, Finding, Reason, Tally, Verdict, Where, aggregate, exit_code
 from kvwire.standard import registry
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import CacheCall
 from kvwire.trace.records import FORMAT, Header, StreamInfo
 
 REGISTRY = registry.load()
@@ -71,7 +73,7 @@ def test_nor_does_one_that_only_connects_disconnects_and_is_asked() -> None:
     story = Story()
     story.connect()
     story.disconnect()
-    story.stimulus("cache", tokens=[1, 2, 3, 4], cached_tokens=0)
+    story.note(CacheCall(tokens=(1, 2, 3, 4), cached_tokens=0))
     story.offer(stored("a"), accepted=False)
     story.done(story.ask(), "disconnected")
     assert Verdict.PASS not in {outcome.verdict for outcome in story.outcomes().values()}
@@ -300,12 +302,6 @@ def test_events_are_counted_by_type() -> None:
     story = Story()
     story.send(cleared(), stored("a"), stored("b"), {"type": "BlockMoved"}, 7)  # type: ignore[arg-type]
     assert story.judged().events == {"(untagged)": 1, "AllBlocksCleared": 1, "BlockMoved": 1, "BlockStored": 2}
-
-
-def test_every_area_quotes_its_sentences() -> None:
-    for area in AREAS:
-        assert area.name
-        assert area.memory
 
 
 def test_verdicts_are_a_function_of_the_trace() -> None:

@@ -9,7 +9,7 @@ from tests.kit.finding import steady
 from tests.kit.stories import END_MARKER, T0, TOPIC, Story, foreign, number_frame, payload
 
 from kvwire.history.timeline import Arrival, Attribution, Batch
-from kvwire.trace.records import Source
+from kvwire.trace.marks import Trouble
 
 # --- one witness, one connection ----------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ def test_a_gap_in_which_every_witness_was_disconnected_is_the_transports() -> No
 
 def test_a_gap_with_trouble_of_ours_is_ours() -> None:
     story = Story().told(2)
-    story.record(Source.HARNESS, event="trouble", detail={"text": "the trace is full"})
+    story.note(Trouble(text="the trace is full"))
     story.drop()
     story.send()
     assert story.timeline().incarnations[0].gaps[0].attribution is Attribution.HARNESS

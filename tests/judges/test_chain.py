@@ -9,6 +9,7 @@ from tests.kit.stories import Event, Story, block, cleared, payload, removed, st
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Group, Statement
+from kvwire.trace.calls import CacheCall
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}
@@ -214,10 +215,10 @@ def test_long_chains_take_linear_time() -> None:
 # --- CHN-001 ------------------------------------------------------------------------------------------------------
 
 
-def prompted(*events: Event, tokens: list[int] | None = None) -> Story:
+def prompted(*events: Event, tokens: tuple[int, ...] = tuple(range(1, 13))) -> Story:
     """Events after a prompt of three blocks, 1…12."""
     story = Story().begin()
-    story.stimulus("cache", tokens=tokens or list(range(1, 13)), cached_tokens=0)
+    story.note(CacheCall(tokens=tokens, cached_tokens=0))
     story.send(*events)
     return story
 
@@ -248,7 +249,7 @@ def test_blocks_that_are_in_no_prompt_or_not_at_a_seam_of_it_show_nothing(tokens
 
 
 def test_a_block_that_is_both_shows_nothing() -> None:
-    story = prompted(store("a", None, [1, 2, 3, 4]), tokens=[1, 2, 3, 4, 1, 2, 3, 4])
+    story = prompted(store("a", None, [1, 2, 3, 4]), tokens=(1, 2, 3, 4, 1, 2, 3, 4))
     assert story.verdict("CHN-001") == (OPEN, 0)
 
 

@@ -6,6 +6,8 @@ import pytest
 from tests.kit.stories import END_MARKER, TOPIC, Event, Story, cleared, number_frame, payload, removed, stored
 
 from kvwire.judges.verdict import Verdict
+from kvwire.trace.calls import CacheCall
+from kvwire.trace.marks import ReplayBehind
 
 pytestmark = pytest.mark.network
 
@@ -17,7 +19,7 @@ def asked_wrongly(*answer: tuple[bytes, ...], kind: str = KIND) -> Story:
     story = Story().begin()
     story.send(stored("a"))
     client = story.ask(None, kind)
-    story.stimulus("replay-behind", client=client, start=str(2**32))
+    story.note(ReplayBehind(client=client, start=str(2**32)))
     for frames in answer:
         story.answer(client, *frames)
     story.done(client, "marker" if END_MARKER in answer else "timeout")
@@ -93,9 +95,9 @@ def test_a_batch_that_was_dropped_without_its_number_is_seen_all_the_same() -> N
 
 def test_a_salt_that_was_refused_is_no_occasion() -> None:
     story = Story()
-    story.stimulus("cache", tokens=[1, 2, 3, 4], salt="tenant-0123", refused="adapter: no salts")
+    story.note(CacheCall(tokens=(1, 2, 3, 4), salt="tenant-0123", refused="adapter: no salts"))
     story.send(stored("a"))
     assert story.outcome("EVT-019").verdict is Verdict.INCONCLUSIVE
-    story.stimulus("cache", tokens=[1, 2, 3, 4], salt="tenant-0123", cached_tokens=0)
+    story.note(CacheCall(tokens=(1, 2, 3, 4), salt="tenant-0123", cached_tokens=0))
     story.send(stored("b"))
     assert story.outcome("EVT-019").verdict is Verdict.PASS

@@ -7,6 +7,8 @@ from tests.kit.instances import EVENTS, ROOM, Instance
 from tests.kit.stories import Story
 
 from kvwire.judges.verdict import Reason, Verdict
+from kvwire.trace.calls import BoundAt, StartCall
+from kvwire.trace.marks import Ports
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 REPLAY = "tcp://127.0.0.1:25657"
@@ -15,7 +17,7 @@ REPLAY = "tcp://127.0.0.1:25657"
 def instance(**story: object) -> Instance:
     """An instance in a story whose own publisher was started by the adapter as it liked."""
     told = Story(sets=(), **story)  # type: ignore[arg-type]
-    told.stimulus("start", bound={"endpoint": "ipc:///x", "replay": None, "mode": "connect"})
+    told.note(StartCall(bound=BoundAt(endpoint="ipc:///x", mode="connect")))
     told.connect()
     return Instance(told)
 
@@ -64,10 +66,13 @@ def test_what_the_adapter_refused_does_not_matter_where_the_publisher_spoke() ->
     assert verdicts(one, "004") == [(PASS, 1)]
 
 
+START = StartCall(endpoint="tcp://127.0.0.1")
+
+
 @pytest.mark.parametrize("ending", [{"error": "it ended"}, {"unsupported": "start"}, {}])
 def test_an_adapter_that_failed_says_nothing(ending: dict[str, str]) -> None:
     one = instance()
-    one.stimulus("start", endpoint="tcp://127.0.0.1", **ending)
+    one.note(START.answered(ending))
     assert verdicts(one, "004") == [(OPEN, 0)]
     assert spoken(one) == set()
 
@@ -116,7 +121,7 @@ def test_the_publisher_under_test_is_bound_where_it_is_heard() -> None:
 
 def test_it_dials() -> None:
     story = Story(sets=())
-    story.stimulus("start", bound={"endpoint": EVENTS, "replay": None, "mode": "bind"})
+    story.note(StartCall(bound=BoundAt(endpoint=EVENTS, mode="bind")))
     assert "END-001" in story.spoken()
 
 
@@ -135,7 +140,7 @@ def test_a_sound_endpoint_is_refused() -> None:
     one = instance().refuses("not today", EVENTS)
     assert spoken(one) == {"001"}
     taken = instance().refuses("Address already in use", EVENTS)
-    taken.stimulus("ports", free=False)
+    taken.note(Ports(free=False))
     assert spoken(taken) == set()
 
 

@@ -9,6 +9,7 @@ from tests.kit.stories import T0, TOPIC, Event, Story, block, cleared, number_fr
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import CacheCall
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 DIGEST = "ab" * 32
@@ -278,7 +279,7 @@ def test_an_edition_is_a_permission_and_a_text_is_no_edition() -> None:
 def salted(salt: str, *events: Event) -> Story:
     """Events after a prompt with a salt."""
     story = Story().begin()
-    story.stimulus("cache", tokens=[1, 2, 3, 4], salt=salt, cached_tokens=0)
+    story.note(CacheCall(tokens=(1, 2, 3, 4), salt=salt, cached_tokens=0))
     story.send(*events)
     return story
 
@@ -299,7 +300,7 @@ def test_a_salt_that_is_kept_and_one_that_is_too_short_to_tell() -> None:
 
 def test_a_salt_is_not_sought_in_what_came_before_it() -> None:
     story = sent(stored("a", extra_keys=[["tenant-7f3a"]]))
-    story.stimulus("cache", tokens=[1, 2, 3, 4], salt="tenant-7f3a", cached_tokens=0)
+    story.note(CacheCall(tokens=(1, 2, 3, 4), salt="tenant-7f3a", cached_tokens=0))
     assert story.verdict("EVT-019") == (OPEN, 0)
 
 

@@ -10,13 +10,13 @@ from tests.kit.stories import Story
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
-from kvwire.trace.records import Source
+from kvwire.trace.marks import EndpointSeen
 
 
 def seen_at(endpoint: str, event: str = "HANDSHAKE_SUCCEEDED", **shown: Any) -> Story:
     """A stream that was found at an endpoint."""
     story = Story()
-    story.record(Source.HARNESS, event="place", detail={"endpoint": endpoint, **shown})
+    story.note(EndpointSeen(endpoint=endpoint, **shown))
     story.monitor(event)
     return story
 
@@ -74,7 +74,7 @@ def test_other_instances_count_too() -> None:
 )
 def test_the_default_is_what_is_declared(default: str, private: bool | None, verdict: Verdict) -> None:
     story = Story(statement=Statement(default_endpoint=default))
-    story.record(Source.HARNESS, event="place", detail={"endpoint": default, "private": private, "default": True})
+    story.note(EndpointSeen(endpoint=default, private=private, default=True))
     story.monitor("HANDSHAKE_SUCCEEDED")
     assert story.outcome("EXP-001").verdict is verdict
     assert story.outcome("EXP-002").reason == Reason.NOT_USED

@@ -10,6 +10,7 @@ from tests.kit.stories import END_MARKER, Event, Story, block, cleared, payload,
 
 from kvwire.history.timeline import DISCONNECTED
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import ResidentCall
 
 SEEDS = range(50)
 WITNESSES = "ab"
@@ -146,7 +147,7 @@ class World:
         """When everything was heard, ask the engine what it holds."""
         self.drain()
         if not any(self.deaf.values()):
-            self.story.stimulus("resident", hashes=[str(block(name)) for name in {n for n, _ in self.cache.held}])
+            self.story.note(ResidentCall(hashes=tuple(str(block(name)) for name in {n for n, _ in self.cache.held})))
 
     def step(self) -> None:
         """Something happens."""

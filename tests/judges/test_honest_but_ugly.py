@@ -12,6 +12,8 @@ import pytest
 from tests.kit.stories import END_MARKER, Event, Story, block, cleared, payload, removed, stored
 
 from kvwire.standard.statement import Group, Statement
+from kvwire.trace.calls import ResetCall, ResidentCall
+from kvwire.trace.marks import ResetDone
 from kvwire_reference.hashing import signed, v1_block_hash
 
 WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}
@@ -235,11 +237,11 @@ def clear_while_idle() -> Story:
     """The cache is reset while nothing runs; the clear comes by itself, and the blocks come back later."""
     story = Story().begin()
     story.send(stored("ab"), stored("c", "b"))
-    story.stimulus("resident", hashes=[str(block(name)) for name in "abc"])
-    story.stimulus("reset")
+    story.note(ResidentCall(hashes=tuple(str(block(name)) for name in "abc")))
+    story.note(ResetCall())
     story.send(cleared())
-    story.stimulus("reset-done", outcome="seen", bound_s=5.0)
-    story.stimulus("resident", hashes=[])
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
+    story.note(ResidentCall(hashes=()))
     story.send(stored("ab"), removed("b"))
     return story
 
@@ -368,7 +370,7 @@ def test_no_judge_speaks_of_an_honest_publisher(tell: Tell, witnesses: str) -> N
 def test_nor_with_one_witness(tell: Tell, keep: str) -> None:
     story = tell()
     other = "live-b" if keep == "live-a" else "live-a"
-    story.records = [r for r in story.records if r.source != other and r.detail.get("of") != other]
+    story.records = [r for r in story.records if other not in (r.source, getattr(r.detail, "of", None))]
     assert story.spoken() == {}
 
 

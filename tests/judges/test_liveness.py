@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.kit.stories import Story, stored
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Bounds, Statement
+from kvwire.trace.calls import BurstCall
+from kvwire.trace.marks import IdleDone, StrainBegins, StrainDone
 from kvwire.wire.projection import batch_projection
 
 PASS, WARN, FAIL, OPEN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -14,11 +18,11 @@ PASS, WARN, FAIL, OPEN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.INCON
 
 def attempt(story: Story, *took_ms: float, situation: str = "full queue", stalled_ms: float = 1.0) -> None:
     """One attempt: a burst of calls that took so long."""
-    story.stimulus("strain", situation=situation)
-    batches = [batch_projection(story.tick(), [stored("a")], 0) for _ in took_ms]
-    taken = [round(1000 * ms) for ms in took_ms]
-    story.stimulus("burst", batches=batches, accepted=[True] * len(taken), blocked_us=taken)
-    story.stimulus("strain-done", situation=situation, stalled_ms=stalled_ms)
+    story.note(StrainBegins(situation=situation))
+    batches = tuple(batch_projection(story.tick(), [stored("a")], 0) for _ in took_ms)
+    taken = tuple(round(1000 * ms) for ms in took_ms)
+    story.note(BurstCall(batches=batches, accepted=(True,) * len(taken), blocked_us=taken))
+    story.note(StrainDone(situation=situation, stalled_ms=stalled_ms))
 
 
 def test_calls_that_return() -> None:
@@ -81,7 +85,7 @@ def test_situations_do_not_add_up() -> None:
 
 def test_an_attempt_that_was_cut_short_is_none() -> None:
     story = Story().begin()
-    story.stimulus("strain", situation="full queue")
+    story.note(StrainBegins(situation="full queue"))
     story.offer(stored("a"), blocked_us=400_000)
     assert story.verdict("LIV-001") == (OPEN, 0)
 
@@ -89,14 +93,14 @@ def test_an_attempt_that_was_cut_short_is_none() -> None:
 # heartbeats
 
 
-def idle(outcome: str, heartbeat: float | None = 0.5) -> Story:
+def idle(outcome: Literal["seen", "bound", "busy"], heartbeat: float | None = 0.5) -> Story:
     story = Story(statement=Statement(bounds=Bounds(heartbeat_s=heartbeat)), can=()).begin()
-    story.stimulus("idle-done", outcome=outcome, after_s=2.0, bound_s=2.0)
+    story.note(IdleDone(outcome=outcome, after_s=2.0, bound_s=2.0))
     return story
 
 
 @pytest.mark.parametrize(("outcome", "verdict"), [("seen", PASS), ("bound", WARN), ("busy", OPEN)])
-def test_an_idle_stream(outcome: str, verdict: Verdict) -> None:
+def test_an_idle_stream(outcome: Literal["seen", "bound", "busy"], verdict: Verdict) -> None:
     assert idle(outcome).outcome("LIV-002").verdict is verdict
 
 

@@ -11,6 +11,7 @@ from tests.kit.stories import Event, Story, everything, number_frame, payload, s
 from kvwire.conclusion.judging import Judged, judge_stream
 from kvwire.judges.verdict import Outcome, Verdict
 from kvwire.standard import registry
+from kvwire.trace.marks import Ranks
 from kvwire.trace.records import Record, Source, StreamInfo, Trace
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -34,7 +35,7 @@ def deployment(ranks: int = 3, **story: object) -> tuple[Story, list[Instance]]:
     for rank, member in enumerate(members):
         own = f"ipc:///run/kv{f'_dp{rank}' if rank else ''}"
         member.accepts("ipc:///run/kv", own, rank=rank, world=ranks, replay="none").reached(own)
-    told.stimulus("ranks", members={member.name: rank for rank, member in enumerate(members)})
+    told.note(Ranks(members={member.name: rank for rank, member in enumerate(members)}))
     return told, members
 
 
@@ -117,7 +118,7 @@ def test_nothing_of_any_rank_tells_nothing() -> None:
 def test_no_ranks_could_be_started() -> None:
     story = Story(sets=())
     Instance(story).refuses("adapter: rank 0 only", rank=1, world=3)
-    story.stimulus("ranks", members={})
+    story.note(Ranks(members={}))
     assert "adapter: rank 0 only" in story.outcome("RNK-004").reason
     assert "adapter: rank 0 only" in story.outcome("SEQ-005").reason
 

@@ -18,6 +18,7 @@ from tests.kit.stories import (
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.marks import ReplayBehind
 from kvwire.wire.framing import END_SEQUENCE
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
@@ -272,7 +273,7 @@ def test_the_next_request_on_the_same_connection(answer: tuple[tuple[bytes, ...]
     story.replay()
     story.replay(FUTURE)
     client = story.ask(None, "frames-three")
-    story.stimulus("replay-behind", client=client, start=str(FUTURE))
+    story.note(ReplayBehind(client=client, start=str(FUTURE)))
     for frames in answer:
         story.answer(client, *frames)
     story.done(client, "marker" if answer else "timeout")

@@ -7,6 +7,8 @@ from tests.kit.stories import Event, Story, block, cleared, removed, stored
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import ResetCall, ResidentCall, StatsCall
+from kvwire.trace.marks import ResetDone
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 COUNTED = Statement(residency="counted")
@@ -157,7 +159,7 @@ def test_under_set_residency_the_balance_is_not_claimed() -> None:
 
 
 def held(story: Story, names: str) -> None:
-    story.stimulus("resident", hashes=[str(block(name)) for name in names])
+    story.note(ResidentCall(hashes=tuple(str(block(name)) for name in names)))
 
 
 def test_the_engine_holds_what_the_stream_says() -> None:
@@ -177,13 +179,13 @@ def test_a_block_that_is_gone_unannounced() -> None:
 def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing() -> None:
     """A removal may be under way; the publisher's own count of offers says so."""
     story = sent(stored("ab"))
-    story.stimulus("stats", offered=story.next + 1)
+    story.note(StatsCall(offered=story.next + 1))
     held(story, "a")
     story.send(removed("b"))
     assert story.outcome("RES-003").verdict is Verdict.INCONCLUSIVE
     story = sent(stored("a"))
     story.send(cleared())
-    story.stimulus("stats", offered=story.next + 1)
+    story.note(StatsCall(offered=story.next + 1))
     held(story, "a")
     story.send(stored("a"))
     assert "RES-005" not in speaks(story)
@@ -191,7 +193,7 @@ def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing(
 
 def test_hashes_are_compared_mod_2_to_the_64() -> None:
     story = sent(stored("ab"))
-    story.stimulus("resident", hashes=[str(block(name) % 2**64) for name in "ab"])
+    story.note(ResidentCall(hashes=tuple(str(block(name) % 2**64) for name in "ab")))
     assert story.verdict("RES-003") == (PASS, 2)
 
 
@@ -258,10 +260,10 @@ def test_what_was_stored_again_after_a_clear_had_gone() -> None:
 def after_reset(*events: Event, before: tuple[Event, ...] = (stored("ab"),), begun: bool = True) -> Story:
     """Stores, a reset of the idle cache, and what comes until the wait for its sight ends."""
     story = sent(*before, begun=begun)
-    story.stimulus("reset")
+    story.note(ResetCall())
     for event in events:
         story.send(event)
-    story.stimulus("reset-done", outcome="seen", bound_s=5.0)
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
     story.send(cleared(), stored("z"))
     return story
 
@@ -289,9 +291,9 @@ def test_a_store_before_the_reset_shows() -> None:
     assert speaks(story) == {"RES-006"}
     assert story.place("RES-006")[:2] == ("2", "payload")
     story = sent(stored("ab"))
-    story.stimulus("reset")
+    story.note(ResetCall())
     story.send(stored("c"), cleared())  # in one batch, and in this order
-    story.stimulus("reset-done", outcome="seen", bound_s=5.0)
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
     assert speaks(story) == {"RES-006"}
 
 
@@ -310,10 +312,10 @@ def test_of_an_unknown_cache_only_a_clear_is_proof() -> None:
 
 def test_a_batch_that_is_missing_since_leaves_it_open() -> None:
     story = sent(stored("ab"))
-    story.stimulus("reset")
+    story.note(ResetCall())
     story.drop()
     story.send()
-    story.stimulus("reset-done", outcome="bound", bound_s=5.0)
+    story.note(ResetDone(outcome="bound", bound_s=5.0))
     assert (story.outcome("RES-006").verdict, story.outcome("RES-006").reason) == (
         OPEN,
         "batches are missing since the reset",
@@ -322,7 +324,7 @@ def test_a_batch_that_is_missing_since_leaves_it_open() -> None:
 
 def test_a_reset_that_nobody_waited_for_shows_nothing() -> None:
     story = sent(stored("ab"))
-    story.stimulus("reset")
+    story.note(ResetCall())
     story.send(stored("c"))
     assert story.verdict("RES-006") == (OPEN, 0)
 

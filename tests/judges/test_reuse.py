@@ -10,6 +10,8 @@ from tests.kit.stories import Event, Story, block, cleared, removed
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import BoundAt, CacheCall, ResidentCall, StartCall
+from kvwire.trace.marks import Settled
 from kvwire.wire.events import TWO_64
 
 PASS, WARN, FAIL, OPEN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -45,17 +47,17 @@ class Engine(Story):
 
     def __init__(self, cap: int | None = None, **options: Any) -> None:
         super().__init__(statement=Statement(block_size=SIZE, ring=1000), **options)
-        self.stimulus("start", bound={"endpoint": "ipc://x"}, **({} if cap is None else {"cap": cap}))
+        self.note(StartCall(bound=BoundAt(endpoint="ipc://x"), cap=cap))
         self.begin()
         self.settle()
 
     def settle(self, drained: bool = True) -> None:
-        self.stimulus("settled", drained=drained)
+        self.note(Settled(drained=drained))
 
     def run(self, names: str, cached: int | None, *events: Event, settled: bool = True, **detail: Any) -> None:
         """A prompt of these blocks, of which so many were cached, and the batch that it caused."""
         hit = None if cached is None else cached * SIZE
-        self.stimulus("cache", tokens=tokens(names), cached_tokens=hit, **detail)
+        self.note(CacheCall(tokens=tuple(tokens(names)), cached_tokens=hit, **detail))
         if events:
             self.send(*events)
         if settled:
@@ -63,7 +65,7 @@ class Engine(Story):
 
     def holds(self, *prefixes: str) -> None:
         """What the engine answers when it is asked."""
-        self.stimulus("resident", hashes=[str(block(prefix) % TWO_64) for prefix in prefixes])
+        self.note(ResidentCall(hashes=tuple(str(block(prefix) % TWO_64) for prefix in prefixes)))
 
 
 def reused(story: Story) -> dict[str, tuple[Verdict, int]]:

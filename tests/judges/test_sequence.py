@@ -7,6 +7,7 @@ from tests.kit.stories import Story, foreign, stored
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import RestartCall
 
 PASS, WARN, OPEN = Verdict.PASS, Verdict.WARN, Verdict.INCONCLUSIVE
 
@@ -162,7 +163,7 @@ def test_old_messages_that_come_after_the_restart_are_not_the_new_life() -> None
     late = story.make()
     story.live(*late, by="a")
     story.die()
-    story.stimulus("restart")
+    story.note(RestartCall())
     story.live(*late, by="b")
     story.disconnect()
     story.connect()

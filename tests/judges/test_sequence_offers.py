@@ -7,6 +7,7 @@ from tests.kit.stories import T0, Story, cleared, payload, removed, stored
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Bounds, Statement
+from kvwire.trace.calls import CacheCall, Call, ResetCall, RestartCall
 
 PASS, OPEN = Verdict.PASS, Verdict.INCONCLUSIVE
 
@@ -87,11 +88,11 @@ def test_a_dropped_offer_beside_a_heartbeat() -> None:
     assert speaks(story) == set()
 
 
-@pytest.mark.parametrize("between", ["cache", "reset", "restart"])
-def test_nothing_is_concluded_across_what_may_cause_other_batches(between: str) -> None:
+@pytest.mark.parametrize("between", [CacheCall(tokens=(1, 2, 3, 4)), ResetCall(), RestartCall()])
+def test_nothing_is_concluded_across_what_may_cause_other_batches(between: Call) -> None:
     story = publishing()
     story.publish(stored("a"))
-    story.stimulus(between, tokens=[1, 2, 3, 4])
+    story.note(between)
     story.next += 3
     story.publish(stored("b"))
     assert story.verdict("SEQ-002") == (OPEN, 0)

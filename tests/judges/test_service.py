@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import pytest
 from tests.kit.stories import END_MARKER, Story
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Bounds, Statement
+from kvwire.trace.marks import During, LiveAwaited, ReplayLoad, ReplayResumed
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 MIB = 2**20
@@ -26,10 +28,10 @@ def opened(story: Story) -> set[str]:
     return {n for n, o in outcomes if n.startswith("REP") and o.verdict is OPEN and o.reason != unseen}
 
 
-def live(story: Story, during: str, outcome: str = "seen") -> None:
+def live(story: Story, during: During, outcome: Literal["seen", "bound"] = "seen") -> None:
     """A live batch was awaited."""
     story.send()
-    story.stimulus("live-awaited", during=during, outcome=outcome, after_s=0.1, bound_s=1.0, offered=1)
+    story.note(LiveAwaited(during=during, outcome=outcome, after_s=0.1, bound_s=1.0, offered=1))
 
 
 class Paused:
@@ -39,13 +41,14 @@ class Paused:
         self.story = story
         self.clients: list[str] = []
         for start in range(requests):
-            detail = {"connection": self.clients[0]} if self.clients else {}
-            self.clients.append(story.ask(start, situation=situation, rcvhwm=1, **detail))
+            connection = self.clients[0] if self.clients else ""
+            self.clients.append(story.ask(start, situation=situation, rcvhwm=1, connection=connection))
 
     def resume(self, *, retained: int = 2000, paused_s: float = 1.5) -> Paused:
         """It reads again; ``retained`` is how many batches each answer had when it was asked for."""
-        detail = {"rcvhwm": 1, "paused_s": paused_s, "requests": len(self.clients), "retained": retained}
-        self.story.stimulus("replay-resumed", connection=self.clients[0], **detail)
+        first, requests = self.clients[0], len(self.clients)
+        resumed = ReplayResumed(connection=first, rcvhwm=1, paused_s=paused_s, requests=requests, retained=retained)
+        self.story.note(resumed)
         return self
 
     def gets(self, at: int, numbers: Iterable[int], *, outcome: str = "marker") -> None:
@@ -332,10 +335,10 @@ def test_live_batches_that_are_late_without_replay_too() -> None:
 def loaded(grown: int, requests: int = 200, ring: int | None = 100, answer: int = MIB) -> Story:
     """So many requests that nobody reads, for whole answers of 100 batches; memory grows by so many bytes."""
     story = Story(statement=Statement(ring=ring)).told(4)
-    story.stimulus("replay-load", phase="before", rss=50 * MIB, answer_bytes=answer, batches=100)
+    story.note(ReplayLoad(phase="before", rss=50 * MIB, answer_bytes=answer, batches=100))
     first = story.ask(0, situation="vanishing")
     others = [story.ask(0, situation="vanishing", connection=first) for _ in range(requests - 1)]
-    story.stimulus("replay-load", phase="under", rss=50 * MIB + grown, answer_bytes=answer, batches=100)
+    story.note(ReplayLoad(phase="under", rss=50 * MIB + grown, answer_bytes=answer, batches=100))
     for client in (first, *others):
         story.done(client, "vanished")
     return story

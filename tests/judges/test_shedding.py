@@ -7,6 +7,8 @@ from tests.kit.stories import Event, Story, payload, stored
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.calls import BurstCall, FaultCall
+from kvwire.trace.marks import TailDone
 from kvwire.wire.projection import batch_projection
 
 PASS, FAIL, OPEN, NOT_APPLICABLE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE
@@ -27,11 +29,12 @@ def burst(story: Story, fates: str) -> list[tuple[float, tuple[Event, ...]]]:
     made: list[tuple[float, tuple[Event, ...]]] = [
         (story.tick(), pair(f"{story.next}{at}")) for at in range(len(fates))
     ]
-    story.stimulus(
-        "burst",
-        batches=[batch_projection(ts, events, story.rank) for ts, events in made],
-        accepted=[fate == "a" for fate in fates],
-        blocked_us=[3] * len(fates),
+    story.note(
+        BurstCall(
+            batches=tuple(batch_projection(ts, events, story.rank) for ts, events in made),
+            accepted=tuple(fate == "a" for fate in fates),
+            blocked_us=(3,) * len(fates),
+        )
     )
     return made
 
@@ -127,7 +130,7 @@ def test_a_batch_that_was_lost_on_the_way_was_not_shed() -> None:
 def test_a_batch_that_cannot_be_encoded_takes_one_number(burnt: int, broken: bool) -> None:
     story = told()
     story.publish(*pair("x"))
-    story.stimulus("fault", kind="encode")
+    story.note(FaultCall(kind="encode"))
     story.drop(burnt)
     story.publish(*pair("y"))
     assert ("SEQ-002" in story.spoken()) == broken
@@ -137,7 +140,7 @@ def test_a_batch_that_cannot_be_encoded_takes_one_number(burnt: int, broken: boo
 def test_a_fault_that_was_refused_is_no_offer() -> None:
     story = told()
     story.publish(*pair("x"))
-    story.stimulus("fault", kind="send", refused="adapter: no")
+    story.note(FaultCall(kind="send", refused="adapter: no"))
     story.publish(*pair("y"))
     assert story.verdict("SEQ-002") == (PASS, 1)
 
@@ -145,7 +148,7 @@ def test_a_fault_that_was_refused_is_no_offer() -> None:
 def test_nothing_is_concluded_across_a_fault_that_failed() -> None:
     story = told()
     story.publish(*pair("x"))
-    story.stimulus("fault", kind="encode", error="it ended")
+    story.note(FaultCall(kind="encode", error="it ended"))
     story.drop(3)
     story.publish(*pair("y"))
     assert story.outcome("SEQ-002").verdict is OPEN
@@ -158,11 +161,11 @@ def stalled(*, asked: bool = True, waited: bool = True, **options: int) -> Story
     """Nothing comes any more after a batch that cannot be encoded, though batches are accepted."""
     story = told(**options)
     story.publish(*pair("x"))
-    story.stimulus("fault", kind="encode")
+    story.note(FaultCall(kind="encode"))
     story.offer(*pair("y"))
     story.offer(*pair("z"))
     if waited:
-        story.stimulus("tail-done", outcome="bound", after_s=5.0, bound_s=5.0)
+        story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0))
     if asked:
         story.replay()
     return story

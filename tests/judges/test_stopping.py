@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from tests.kit.instances import Instance
 from tests.kit.stories import Story, stored
 
 from kvwire.judges.verdict import Verdict
+from kvwire.trace.calls import BurstCall, StatsCall, StopCall
+from kvwire.trace.marks import BurstBegins, Freed
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 BATCHES = 5
@@ -18,14 +20,14 @@ def burst(*, heard: int, dropped: int | None = 0, offered: int | None = BATCHES 
     one = Instance(Story(sets=()))
     one.accepts()
     one.takes(stored("0")).sends(0, stored("0"))
-    one.stimulus("stats", offered=None if offered is None else 1, sent=1, dropped=None if dropped is None else 0)
-    one.stimulus("burst-begins")
+    one.note(StatsCall(offered=None if offered is None else 1, sent=1, dropped=None if dropped is None else 0))
+    one.note(BurstBegins())
     for name in "abcde":
         one.takes(stored(name))
-    one.stimulus("stop", **stop)
+    one.note(StopCall(**stop))
     for number, name in enumerate("abcde"[:heard], 1):
         one.sends(number, stored(name))
-    one.stimulus("stats", offered=offered, sent=None, dropped=dropped)
+    one.note(StatsCall(offered=offered, sent=None, dropped=dropped))
     return one
 
 
@@ -62,12 +64,12 @@ def test_a_hole_before_the_end_is_not_the_stops() -> None:
     one = Instance(Story(sets=()))
     one.accepts()
     one.sends(0)
-    one.stimulus("burst-begins")
+    one.note(BurstBegins())
     for name in "abc":
         one.takes(stored(name))
-    one.stimulus("stop")
+    one.note(StopCall())
     one.sends(1).sends(3)
-    one.stimulus("stats", offered=4, dropped=0)
+    one.note(StatsCall(offered=4, dropped=0))
     assert verdicts(one) == (PASS, PASS)
 
 
@@ -75,11 +77,11 @@ def test_a_batch_that_was_not_accepted_is_not_owed() -> None:
     one = Instance(Story(sets=()))
     one.accepts()
     one.sends(0)
-    one.stimulus("burst-begins")
-    one.stimulus("burst", accepted=[True, False], blocked_us=[1, 1])
-    one.stimulus("stop")
+    one.note(BurstBegins())
+    one.note(BurstCall(accepted=(True, False), blocked_us=(1, 1)))
+    one.note(StopCall())
     one.sends(1)
-    one.stimulus("stats", offered=None, dropped=None)
+    one.note(StatsCall(offered=None, dropped=None))
     assert verdicts(one) == (PASS, PASS)
     assert one.story.outcome("LIV-003").witnesses == 1
 
@@ -95,11 +97,11 @@ def test_prompts_are_counted_by_the_publisher_or_not_at_all() -> None:
         one = Instance(Story(sets=()))
         one.accepts()
         one.sends(0)
-        one.stimulus("burst-begins")
+        one.note(BurstBegins())
         one.cache(1, 2, 3)
-        one.stimulus("stop")
+        one.note(StopCall())
         one.sends(1).sends(2)
-        one.stimulus("stats", offered=offered, dropped=0)
+        one.note(StatsCall(offered=offered, dropped=0))
         return one
 
     assert verdicts(told(3)) == (PASS, PASS)
@@ -110,16 +112,16 @@ def test_prompts_are_counted_by_the_publisher_or_not_at_all() -> None:
 def test_without_a_word_before_nothing_is_known() -> None:
     one = Instance(Story(sets=()))
     one.accepts()
-    one.stimulus("burst-begins")
+    one.note(BurstBegins())
     one.takes(stored("a"))
-    one.stimulus("stop")
+    one.note(StopCall())
     assert verdicts(one) == (OPEN, OPEN)
 
 
-def freed(*outcomes: str) -> Story:
+def freed(*outcomes: Literal["free", "held", "taken"]) -> Story:
     story = Story()
     for outcome in outcomes:
-        story.stimulus("freed", endpoint="tcp://127.0.0.1:5557", outcome=outcome, after_s=0.1, bound_s=2.0)
+        story.note(Freed(endpoint="tcp://127.0.0.1:5557", outcome=outcome, after_s=0.1, bound_s=2.0))
     return story
 
 
@@ -128,5 +130,5 @@ def test_ports_come_free() -> None:
     assert freed("free", "held").verdict("LIV-005") == (WARN, 2)
     assert freed("taken").verdict("LIV-005") == (OPEN, 0)
     story = Story()
-    Instance(story).stimulus("freed", endpoint="ipc:///x", outcome="free", after_s=0.1, bound_s=2.0)
+    Instance(story).note(Freed(endpoint="ipc:///x", outcome="free", after_s=0.1, bound_s=2.0))
     assert story.verdict("LIV-005") == (PASS, 1)

@@ -10,14 +10,14 @@ from tests.kit.stories import Event, Story
 
 from kvwire.cache.chains import Chains
 from kvwire.cache.parity import Match, Mismatch, Parity, Result, Unknown
-from kvwire.conclusion.judging import records_of, run_areas
+from kvwire.conclusion.judging import records_of, show
 from kvwire.hashes.functions import NO_SCOPE, Block, Function, Scope, State, Token
 from kvwire.hashes.mistakes import BY_NAME
-from kvwire.history.timeline import build
 from kvwire.judges.area import Context
 from kvwire.judges.hashing import Hashing
 from kvwire.judges.verdict import Tally
 from kvwire.standard import registry
+from kvwire.trace.calls import CacheCall
 from kvwire.trace.records import Trace
 from kvwire.trace.stimuli import prompts
 
@@ -109,13 +109,9 @@ def story(*batches: Iterable[Event], can: Sequence[str] = (), **options: Any) ->
 
 def cached(told: Story, blocks: Sequence[tuple[Token, ...]], scope: Scope = NO_SCOPE) -> None:
     """A prompt of these blocks, run through the engine."""
-    tokens = [t.hex() if isinstance(t, bytes) else t for block in blocks for t in block]
-    detail: dict[str, Any] = {"tokens": tokens, "cached_tokens": 0}
-    if scope.lora is not None:
-        detail["lora"] = str(scope.lora)
-    if scope.salt is not None:
-        detail["salt"] = scope.salt
-    told.stimulus("cache", **detail)
+    tokens = tuple(t.hex() if isinstance(t, bytes) else t for block in blocks for t in block)
+    lora = None if scope.lora is None else str(scope.lora)
+    told.note(CacheCall(tokens=tokens, lora=lora, salt=scope.salt, cached_tokens=0))
 
 
 def recompute(told: Story, label: str | None = None, **options: Any) -> tuple[Parity, list[Result]]:
@@ -155,9 +151,9 @@ def hashing(trace: Trace) -> Hashing:
     """The judge after it has seen a trace of one stream."""
     (stream,) = trace.header.streams
     records = records_of(trace, stream.name)
-    context = Context(header=trace.header, stream=stream, registry=registry.load(), timeline=build(records))
+    context = Context.of(trace.header, stream, records, registry.load())
     area = Hashing(context)
-    run_areas([area], context, records)
+    show(context, records, [area])
     return area
 
 

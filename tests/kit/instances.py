@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from tests.kit.stories import Event, Story, number_frame, payload
 
+from kvwire.trace.calls import BoundAt, CacheCall, PublishCall, StartCall
+from kvwire.trace.detail import Detail
+from kvwire.trace.marks import EndpointSeen, Looked, Reach
 from kvwire.trace.records import Record, Source
 from kvwire.wire.projection import batch_projection
 
@@ -26,52 +29,58 @@ class Instance:
         records.append(Record(t_ns=len(records) * 1_000_000, source=source, stream=self.name, **fields))
         return len(records) - 1
 
-    def stimulus(self, event: str, **detail: Any) -> int:
-        return self.record(Source.STIMULUS, event=event, detail=detail)
+    def note(self, detail: Detail) -> int:
+        return self.record(detail.SOURCE, detail=detail)
 
     # what the harness asks for, and looks at
 
     def accepts(
-        self, endpoint: str | None = EVENTS, bound: str | None = None, *, mode: str = "connect", **asked: Any
+        self,
+        endpoint: str | None = EVENTS,
+        bound: str | None = None,
+        *,
+        mode: Literal["connect", "bind"] = "connect",
+        **asked: Any,
     ) -> Instance:
         """A `start` that was accepted; bound where it was asked for unless told otherwise."""
         replay = asked.pop("replayed", asked.get("replay"))
-        said = {"endpoint": bound or endpoint, "replay": None if replay == "none" else replay, "mode": mode}
-        given = {} if endpoint is None else {"endpoint": endpoint}
-        self.stimulus("start", **given, **asked, bound=said)
+        place = bound or endpoint
+        assert place is not None
+        said = BoundAt(endpoint=place, replay=None if replay == "none" else replay, mode=mode)
+        self.note(StartCall(endpoint=endpoint, **asked, bound=said))
         return self
 
     def refuses(self, text: str, endpoint: str = EVENTS, **asked: Any) -> Instance:
         """A `start` that was refused."""
-        self.stimulus("start", endpoint=endpoint, **asked, refused=text)
+        self.note(StartCall(endpoint=endpoint, **asked, refused=text))
         return self
 
-    def reached(self, *endpoints: str, outcome: str = "handshake") -> Instance:
+    def reached(self, *endpoints: str, outcome: Literal["handshake", "none"] = "handshake") -> Instance:
         """Clients of ours knocked."""
         for endpoint in endpoints:
-            self.stimulus("reach", endpoint=endpoint, socket="SUB", outcome=outcome, bound_s=2.0)
+            self.note(Reach(endpoint=endpoint, socket="SUB", outcome=outcome, bound_s=2.0))
         return self
 
     def looked(self, *, changed: bool) -> Instance:
         """The private directory was looked at."""
-        self.stimulus("looked", changed=changed)
+        self.note(Looked(changed=changed))
         return self
 
     def place(self, endpoint: str, **shown: Any) -> Instance:
         """Who can come to an endpoint."""
-        self.record(Source.HARNESS, event="place", detail={"endpoint": endpoint, **shown})
+        self.note(EndpointSeen(endpoint=endpoint, **shown))
         return self
 
     # what it does
 
     def cache(self, *tokens: int) -> Instance:
         """It took a prompt."""
-        self.stimulus("cache", tokens=list(tokens), cached_tokens=0)
+        self.note(CacheCall(tokens=tokens, cached_tokens=0))
         return self
 
     def takes(self, *events: Event, accepted: bool = True) -> Instance:
         """It was offered a batch."""
-        self.stimulus("publish", batch=batch_projection(self.story.tick(), events, 0), accepted=accepted)
+        self.note(PublishCall(batch=batch_projection(self.story.tick(), events, 0), accepted=accepted))
         return self
 
     def sends(self, number: int, *events: Event, rank: int = 0) -> Instance:

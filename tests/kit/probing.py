@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from kvwire.attack.probes.kit.session import Limits, Session
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.attack.witness import Recorder
 from kvwire.history.timeline import build
-from kvwire.trace.records import Record, Source
+from kvwire.trace.records import Kind, Record, Source, told
 from kvwire.wire import dialect
 from kvwire.wire.events import Event
 from kvwire.wire.framing import split_live
@@ -29,8 +28,8 @@ def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[S
         opened.close()
 
 
-def marks(recorder: Recorder, event: str) -> list[dict[str, Any]]:
-    return [r.detail for r in recorder.records if r.source == Source.STIMULUS and r.event == event]
+def marks(recorder: Recorder, kind: type[Kind]) -> list[Kind]:
+    return [detail for _, detail in told(enumerate(recorder.records), kind)]
 
 
 def events(recorder: Recorder, source: Source = Source.LIVE_A) -> list[Event]:

@@ -19,8 +19,10 @@ from kvwire.judges.verdict import Outcome, Verdict
 from kvwire.standard import registry
 from kvwire.standard.registry import ControlLevel, Profile
 from kvwire.standard.statement import Statement
-from kvwire.trace.records import FORMAT, Header, Record, Source, StreamInfo, Trace
-from kvwire.trace.stimuli import WELL_FORMED
+from kvwire.trace.calls import BoundAt, PublishCall, RestartCall
+from kvwire.trace.detail import Detail, SocketEvent
+from kvwire.trace.marks import WELL_FORMED, ReplayDone, ReplayRequest
+from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
 from kvwire.wire.framing import END_SEQUENCE
 from kvwire.wire.projection import batch_projection
 
@@ -161,11 +163,11 @@ class Story:
     def monitor(self, event: str, by: str = "ab") -> None:
         """An event of the witnesses' monitors."""
         for witness in by:
-            self.record(Source.MONITOR, event=event, detail={"of": f"live-{witness}"})
+            self.note(SocketEvent(event=event, of=f"live-{witness}"))
 
-    def stimulus(self, event: str, **detail: Any) -> int:
-        """Something that the harness did; the index of its record."""
-        return self.record(Source.STIMULUS, event=event, detail=detail)
+    def note(self, detail: Detail, **fields: Any) -> int:
+        """Something that the harness did, or that was no message; the index of its record."""
+        return self.record(detail.SOURCE, detail=detail, **fields)
 
     # the publisher
 
@@ -229,20 +231,18 @@ class Story:
         """End this life and begin the next: the witnesses notice and come back. ``ours``: the harness asked for it."""
         self.die()
         if ours:
-            self.stimulus("restart", endpoint=self.info.endpoint)
+            self.note(RestartCall(bound=BoundAt(endpoint=self.info.endpoint)))
         self.disconnect(by)
         self.connect(by)
 
     # replay
 
-    def ask(self, start: int | None = 0, kind: str = WELL_FORMED, **detail: Any) -> str:
+    def ask(self, start: int | None = 0, kind: str = WELL_FORMED, **more: Any) -> str:
         """Send a replay request; the name of its client."""
         self._clients += 1
         client = f"replay-{self._clients}"
-        detail |= {"client": client, "kind": kind}
-        if start is not None:
-            detail["start"] = str(start)
-        self.stimulus("replay-request", **detail)
+        number = None if start is None else str(start)
+        self.note(ReplayRequest(client=client, kind=kind, start=number, **more))
         return client
 
     def answer(self, client: str, *frames: bytes) -> None:
@@ -256,7 +256,7 @@ class Story:
 
     def done(self, client: str, outcome: str = "marker") -> int:
         """End the hearing of an answer; the index of the record."""
-        return self.stimulus("replay-done", client=client, outcome=outcome, after_s=10.0)
+        return self.note(ReplayDone(client=client, outcome=outcome, after_s=10.0))
 
     def replay(self, start: int = 0, *, without: Iterable[int] = (), marker: bool = True, **detail: Any) -> str:
         """A whole exchange, answered from what is retained; the name of its client."""
@@ -276,7 +276,7 @@ class Story:
     ) -> float:
         """Offer a batch through ``publish``; its ``ts``."""
         ts = self.tick() if ts is None else ts
-        self.stimulus("publish", batch=batch_projection(ts, events, rank), accepted=accepted, **detail)
+        self.note(PublishCall(batch=batch_projection(ts, events, rank), accepted=accepted, **detail))
         return ts
 
     def publish(self, *events: Event, by: str = "ab") -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvwire.standard.drift import Place, build
+from kvwire.standard.drift import Code, Place, build
 
 CHAPTER = """\
 # Envelope
@@ -38,7 +38,6 @@ binds = "publisher"
 needs = ["passive"]
 decided_by = "envelope"
 judged = "envelope"
-memory = "O(1)"
 
 [KVW-SEQ-001]
 level = "SHOULD"
@@ -46,7 +45,6 @@ binds = "publisher"
 needs = ["replayable"]
 decided_by = "engine"
 judged = "sequence"
-memory = "O(1)"
 
 [KVW-SEQ-002]
 level = "MUST NOT"
@@ -64,8 +62,25 @@ PROFILE = {
 }
 
 
+QUOTES = {
+    "KVW-ENV-001": ("envelope", "KVW-ENV-001: A publisher MUST send three\n        frames."),
+    "KVW-SEQ-001": ("sequence", "A publisher SHOULD send `a. b` in order."),
+}
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def judges() -> Code:
+    """The judges of the small standard."""
+    return Code(
+        judges=tuple(
+            Place(id=name, area=area, method="method", doc=doc, memory="O(1)", file=f"kvwire/judges/{area}.py", line=7)
+            for name, (area, doc) in QUOTES.items()
+        )
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, judges: Code) -> Path:
     """The small standard, built."""
     spec = tmp_path / "spec"
     (spec / "profiles").mkdir(parents=True)
@@ -73,21 +88,8 @@ def folder(tmp_path: Path) -> Path:
     (spec / "requirements.toml").write_text(TABLE, encoding="utf-8")
     (spec / "CHANGELOG.md").write_text("# Changes\n\nNothing MUST be read from here.\n", encoding="utf-8")
     (spec / "profiles" / "core.json").write_text(json.dumps(PROFILE), encoding="utf-8")
-    assert build(spec) == []
+    assert build(spec, judges) == []
     return spec
-
-
-@pytest.fixture
-def judges() -> dict[str, Place]:
-    """The judges of the small standard."""
-    quotes = {
-        "KVW-ENV-001": ("envelope", "KVW-ENV-001: A publisher MUST send three\n        frames."),
-        "KVW-SEQ-001": ("sequence", "A publisher SHOULD send `a. b` in order."),
-    }
-    return {
-        name: Place(area=area, method="method", doc=doc, file=f"kvwire/judges/{area}.py", line=7)
-        for name, (area, doc) in quotes.items()
-    }
 
 
 @pytest.fixture

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
 from kvwire.cli import spec
-from kvwire.judges import TABLE
-from kvwire.judges.places import places
+from kvwire.judges.places import places, uses
 from kvwire.standard import drift, prose
-from kvwire.standard.drift import Place, build, check, release
+from kvwire.standard.drift import Code, Use, build, check, release
 from kvwire.standard.prose import Problem
 from kvwire.standard.registry import read
 
 Edit = Callable[[str, str, str], None]
-Judges = dict[str, Place]
 REAL = Path(__file__).parents[2] / "spec"
 
 
@@ -32,7 +31,7 @@ def only(problems: list[Problem], where: str, about: str, *words: str) -> None:
         assert word in problem.message, problem.message
 
 
-def test_what_the_prose_says(folder: Path, judges: Judges) -> None:
+def test_what_the_prose_says(folder: Path, judges: Code) -> None:
     registry = read(folder / "requirements.json")
     assert [r.id for r in registry.requirements] == ["KVW-ENV-001", "KVW-SEQ-001", "KVW-SEQ-002"]
     first, second, third = registry.requirements
@@ -69,22 +68,22 @@ def test_what_the_prose_says(folder: Path, judges: Judges) -> None:
     ],
 )
 def test_sentences(
-    folder: Path, judges: Judges, edit: Edit, old: str, new: str, line: int, about: str, words: str
+    folder: Path, judges: Code, edit: Edit, old: str, new: str, line: int, about: str, words: str
 ) -> None:
     edit("envelope.md", old, new)
     problems = [p for p in check(folder, judges) if "no chapter states it" not in p.message]
     only(problems, f"spec/envelope.md:{line}", about, words)
-    assert build(folder), "nothing is built from prose with problems"
+    assert build(folder, judges), "nothing is built from prose with problems"
 
 
-def test_a_sentence_without_entry(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_a_sentence_without_entry(folder: Path, judges: Code, edit: Edit) -> None:
     edit("envelope.md", "More follows.", "A consumer MAY rest [KVW-SEQ-003].")
     only(check(folder, judges), "spec/envelope.md:19", "KVW-SEQ-003", "the table has no entry", "add [KVW-SEQ-003]")
 
 
-def test_an_entry_without_sentence(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_an_entry_without_sentence(folder: Path, judges: Code, edit: Edit) -> None:
     edit("envelope.md", "A consumer MUST NOT guess [KVW-SEQ-002]. More follows.", "")
-    only(check(folder, judges), "spec/requirements.toml:17", "KVW-SEQ-002", "no chapter states it")
+    only(check(folder, judges), "spec/requirements.toml:15", "KVW-SEQ-002", "no chapter states it")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_an_entry_without_sentence(folder: Path, judges: Judges, edit: Edit) -> 
     [
         ('pending = "later"', "", "here none"),
         ('pending = "later"', 'pending = "later"\nreview = "never"', "pending, review"),
-        ('pending = "later"', 'pending = "later"\nmemory = "O(1)"', "beside `judged`"),
+        ('pending = "later"', 'pending = "later"\nmemory = "O(1)"', "unknown field `memory`"),
         ('pending = "later"', 'pending = "later"\nsentence = "A"', "unknown field `sentence`"),
         ('level = "MUST NOT"', 'level = "SHALL"', "Invalid enum value"),
         (
@@ -107,13 +106,13 @@ def test_an_entry_without_sentence(folder: Path, judges: Judges, edit: Edit) -> 
         ),
     ],
 )
-def test_entries(folder: Path, judges: Judges, edit: Edit, old: str, new: str, words: str) -> None:
+def test_entries(folder: Path, judges: Code, edit: Edit, old: str, new: str, words: str) -> None:
     edit("requirements.toml", old, new)
     problems = [p for p in check(folder, judges) if "the table has no entry" not in p.message]
-    only(problems, "spec/requirements.toml:17", "KVW-SEQ-002", words)
+    only(problems, "spec/requirements.toml:15", "KVW-SEQ-002", words)
 
 
-def test_a_table_that_is_no_toml(folder: Path, judges: Judges) -> None:
+def test_a_table_that_is_no_toml(folder: Path, judges: Code) -> None:
     (folder / "requirements.toml").write_text("[", encoding="utf-8")
     assert "not TOML" in str(check(folder, judges)[0])
 
@@ -121,56 +120,107 @@ def test_a_table_that_is_no_toml(folder: Path, judges: Judges) -> None:
 # judges
 
 
-def test_a_judge_of_an_unknown_id(folder: Path, judges: Judges) -> None:
-    judges = {**judges, "KVW-ENV-009": judges["KVW-ENV-001"]}
+def marked(judges: Code, name: str, **changes: Any) -> Code:
+    """The judges, and the first of them under another id or with other changes."""
+    return Code(judges=(*judges.judges, msgspec.structs.replace(judges.judges[0], id=name, **changes)))
+
+
+def test_a_judge_of_an_unknown_id(folder: Path, judges: Code) -> None:
+    judges = marked(judges, "KVW-ENV-009")
     only(check(folder, judges), "kvwire/judges/envelope.py:7", "KVW-ENV-009", "the standard does not have")
 
 
-def test_a_judge_of_a_pending_id(folder: Path, judges: Judges) -> None:
-    judges = {**judges, "KVW-SEQ-002": judges["KVW-SEQ-001"]}
-    only(check(folder, judges), "kvwire/judges/sequence.py:7", "KVW-SEQ-002", "the table says pending")
+def test_a_judge_of_a_pending_id(folder: Path, judges: Code) -> None:
+    judges = marked(judges, "KVW-SEQ-002")
+    only(check(folder, judges), "kvwire/judges/envelope.py:7", "KVW-SEQ-002", "the table says pending")
 
 
-def test_a_judge_in_another_area(folder: Path, judges: Judges) -> None:
-    judges = {**judges, "KVW-SEQ-001": judges["KVW-ENV-001"]}
+def test_a_judge_in_another_chapter(folder: Path, judges: Code) -> None:
+    judges = marked(Code(judges=judges.judges[:1]), "KVW-SEQ-001")
     only(check(folder, judges), "kvwire/judges/envelope.py:7", "KVW-SEQ-001", "the table says sequence")
 
 
-def test_a_judged_id_without_judge(folder: Path, judges: Judges) -> None:
-    judges = {"KVW-ENV-001": judges["KVW-ENV-001"]}
-    only(check(folder, judges), "spec/requirements.toml:9", "KVW-SEQ-001", "no method of judges/sequence.py")
+def test_an_id_with_two_places(folder: Path, judges: Code) -> None:
+    judges = marked(judges, "KVW-ENV-001", method="other", line=9)
+    only(check(folder, judges), "kvwire/judges/envelope.py:9", "KVW-ENV-001", "envelope.method", "envelope.py:7", "too")
 
 
-def test_a_drifted_quote(folder: Path, judges: Judges) -> None:
-    judges = {
-        **judges,
-        "KVW-ENV-001": msgspec.structs.replace(judges["KVW-ENV-001"], doc="A publisher MUST send four frames."),
-    }
+def test_a_judged_id_without_judge(folder: Path, judges: Code) -> None:
+    judges = Code(judges=judges.judges[:1])
+    assert build(folder, judges) == []
+    only(check(folder, judges), "spec/requirements.toml:8", "KVW-SEQ-001", "no method in judges/sequence")
+
+
+def test_a_drifted_quote(folder: Path, judges: Code) -> None:
+    judges = Code(judges=judges.judges[1:])
+    judges = marked(judges, "KVW-ENV-001", area="envelope", doc="A publisher MUST send four frames.")
     found = check(folder, judges)
-    only(found, "kvwire/judges/envelope.py:7", "KVW-ENV-001", "does not quote it: write “A publisher MUST send three")
+    only(found, "kvwire/judges/sequence.py:7", "KVW-ENV-001", "does not quote it: write “A publisher MUST send three")
+
+
+def test_a_memory_of_no_known_form_is_neither_built_nor_checked(folder: Path, judges: Code) -> None:
+    judges = marked(Code(judges=judges.judges[1:]), "KVW-ENV-001", memory="O(banana)")
+    before = (folder / "requirements.json").read_bytes()
+    for found in (check(folder, judges), build(folder, judges)):
+        only(found, "kvwire/judges/sequence.py:7", "KVW-ENV-001", "O(banana)", "O(1), O(holes)")
+    assert (folder / "requirements.json").read_bytes() == before
+
+
+def test_the_registry_says_what_the_judge_remembers(folder: Path, judges: Code) -> None:
+    assert [r.memory for r in read(folder / "requirements.json").requirements] == ["O(1)", "O(1)", None]
+    judges = Code(judges=tuple(msgspec.structs.replace(place, memory="O(ring)") for place in judges.judges))
+    only(check(folder, judges), "spec/requirements.json:0", "", "run `kvwire spec build`")
+    assert build(folder, judges) == []
+    assert [r.memory for r in read(folder / "requirements.json").requirements] == ["O(ring)", "O(ring)", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "judging", "words"),
+    [
+        ("KVW-ENV-009", False, "no judge is marked with it"),
+        ("KVW-SEQ-002", True, "no judge is marked with it"),
+        ("KVW-ENV-001", True, "and nowhere else"),
+    ],
+)
+def test_an_id_that_code_uses_on_its_own(folder: Path, judges: Code, name: str, judging: bool, words: str) -> None:
+    code = Code(judges=judges.judges, uses=(Use(id=name, file="kvwire/x.py", line=3, judging=judging),))
+    only(check(folder, code), "kvwire/x.py:3", name, words)
+
+
+def test_a_probe_may_name_what_is_judged(folder: Path, judges: Code) -> None:
+    use = Use(id="KVW-ENV-001", file="kvwire/attack/x.py", line=3, judging=False)
+    assert check(folder, Code(judges=judges.judges, uses=(use,))) == []
+
+
+def test_uses_are_the_ids_that_stand_outside_of_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "judges").mkdir()
+    text = '"""KVW-ENV-003: quoted."""\n\n@judge("KVW-ENV-001")\ndef f(): say("KVW-ENV-002", f"{x} of KVW-ENV-004")\n'
+    (tmp_path / "judges" / "envelope.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("kvwire.judges.places.resources.files", lambda _: tmp_path)
+    assert [(use.id, use.line, use.judging) for use in uses()] == [("KVW-ENV-002", 4, True)]
 
 
 # what is generated
 
 
 @pytest.mark.parametrize("name", ["requirements.json", "editions/1.lock", "editions/pending.toml"])
-def test_stale_files(folder: Path, judges: Judges, name: str) -> None:
+def test_stale_files(folder: Path, judges: Code, name: str) -> None:
     path = folder / name
     content = path.read_bytes()
     path.write_bytes(content.replace(b"\n", b"\n\n", 1))
     only(check(folder, judges), f"spec/{name}:0", "", "run `kvwire spec build`")
-    assert build(folder) == []
+    assert build(folder, judges) == []
     assert path.read_bytes() == content
     path.unlink()
     only(check(folder, judges), f"spec/{name}:0", "", "missing: run `kvwire spec build`")
 
 
-def test_build_is_idempotent(folder: Path) -> None:
+def test_build_is_idempotent(folder: Path, judges: Code) -> None:
     def contents() -> dict[Path, tuple[bytes, int]]:
         return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
     before = contents()
-    assert build(folder) == []
+    assert build(folder, judges) == []
     assert contents() == before
 
 
@@ -183,65 +233,65 @@ def last_entry(folder: Path) -> str:
     return text[text.index("[KVW-SEQ-002]") :]
 
 
-def test_an_id_that_is_gone(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_an_id_that_is_gone(folder: Path, judges: Code, edit: Edit) -> None:
     edit("envelope.md", "A consumer MUST NOT guess [KVW-SEQ-002]. More follows.", "")
     edit("requirements.toml", last_entry(folder), "")
     only(check(folder, judges), "spec/editions/1.lock:7", "KVW-SEQ-002", "gone", "write `withdrawn`")
-    assert build(folder), "no build drops an id by itself"
+    assert build(folder, judges), "no build drops an id by itself"
     edit("editions/1.lock", "KVW-SEQ-002  MUST NOT    draft", "KVW-SEQ-002  MUST NOT    withdrawn")
-    assert build(folder) == []
+    assert build(folder, judges) == []
     assert check(folder, judges) == []
     assert "KVW-SEQ-002  MUST NOT    withdrawn" in (folder / "editions/1.lock").read_text(encoding="utf-8")
 
 
-def test_an_id_that_is_used_again(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_an_id_that_is_used_again(folder: Path, judges: Code, edit: Edit) -> None:
     edit("editions/1.lock", "KVW-SEQ-002  MUST NOT    draft", "KVW-SEQ-002  MUST NOT    withdrawn")
     only(check(folder, judges), "spec/editions/1.lock:7", "KVW-SEQ-002", "withdrawn and is used again")
 
 
-def test_a_level_that_changed(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_a_level_that_changed(folder: Path, judges: Code, edit: Edit) -> None:
     edit("envelope.md", "MUST NOT guess", "SHOULD NOT guess")
     edit("requirements.toml", '"MUST NOT"', '"SHOULD NOT"')
     only(check(folder, judges), "spec/editions/1.lock:7", "KVW-SEQ-002", "add the line", "spec/CHANGELOG.md")
     edit("CHANGELOG.md", "Nothing", "- KVW-SEQ-002: SHOULD NOT → MUST NOT, which is the wrong way round.\n\nNothing")
-    assert check(folder, judges) == build(folder) != []
+    assert check(folder, judges) == build(folder, judges) != []
     edit(
         "CHANGELOG.md", "SHOULD NOT → MUST NOT, which is the wrong way round", "MUST NOT → SHOULD NOT, since it is hard"
     )
-    assert build(folder) == []
+    assert build(folder, judges) == []
     assert check(folder, judges) == []
     assert "KVW-SEQ-002  SHOULD NOT  draft" in (folder / "editions/1.lock").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("line", ["KVW-ENV-001", "KVW-XXX-001  MUST  draft", "KVW-ENV-009  MUST  frozen"])
-def test_a_malformed_lock(folder: Path, judges: Judges, line: str) -> None:
+def test_a_malformed_lock(folder: Path, judges: Code, line: str) -> None:
     path = folder / "editions/1.lock"
     path.write_text(path.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
     only(check(folder, judges), "spec/editions/1.lock:8", "", "not a line of a lock file")
-    assert build(folder)
+    assert build(folder, judges)
 
 
 # the ceiling
 
 
-def test_more_pending_than_the_ceiling(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_more_pending_than_the_ceiling(folder: Path, judges: Code, edit: Edit) -> None:
     edit("editions/pending.toml", "consumer = 1", "consumer = 0")
     only(check(folder, judges), "spec/editions/pending.toml:0", "", "1 ids that bind a consumer", "the ceiling is 0")
-    assert build(folder), "no build raises the ceiling"
+    assert build(folder, judges), "no build raises the ceiling"
     assert "consumer = 0" in (folder / "editions/pending.toml").read_text(encoding="utf-8")
 
 
-def test_the_ceiling_falls(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_the_ceiling_falls(folder: Path, judges: Code, edit: Edit) -> None:
     edit("requirements.toml", 'pending = "later"', 'review = "later"')
     assert {p.file for p in check(folder, judges)} == {"spec/editions/pending.toml", "spec/requirements.json"}
-    assert build(folder) == []
+    assert build(folder, judges) == []
     assert "consumer = 0" in (folder / "editions/pending.toml").read_text(encoding="utf-8")
     edit("requirements.toml", 'review = "later"', 'pending = "later"')
-    assert build(folder)
+    assert build(folder, judges)
 
 
 @pytest.mark.parametrize("content", ["consumer = 'many'\n", "others = 1\n", "["])
-def test_a_malformed_ceiling(folder: Path, judges: Judges, content: str) -> None:
+def test_a_malformed_ceiling(folder: Path, judges: Code, content: str) -> None:
     (folder / "editions/pending.toml").write_text(content, encoding="utf-8")
     only(check(folder, judges), "spec/editions/pending.toml:0", "", "not a ceiling")
 
@@ -249,16 +299,16 @@ def test_a_malformed_ceiling(folder: Path, judges: Judges, content: str) -> None
 # release
 
 
-def test_release_refuses_pending_ids(folder: Path, judges: Judges) -> None:
+def test_release_refuses_pending_ids(folder: Path, judges: Code) -> None:
     before = (folder / "editions/1.lock").read_bytes()
-    only(release(folder, judges), "spec/requirements.toml:17", "KVW-SEQ-002", "still pending: later")
+    only(release(folder, judges), "spec/requirements.toml:15", "KVW-SEQ-002", "still pending: later")
     assert (folder / "editions/1.lock").read_bytes() == before
 
 
-def test_release_freezes(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_release_freezes(folder: Path, judges: Code, edit: Edit) -> None:
     edit("requirements.toml", 'pending = "later"', 'review = "not visible"')
     assert release(folder, judges), "what is not built is not released"
-    assert build(folder) == []
+    assert build(folder, judges) == []
     assert release(folder, judges) == []
     assert check(folder, judges) == []
     edit("envelope.md", "MUST NOT guess", "MUST NOT guess at all")
@@ -269,9 +319,9 @@ def test_release_freezes(folder: Path, judges: Judges, edit: Edit) -> None:
     only(check(folder, judges), "spec/editions/1.lock:7", "KVW-SEQ-002", "a frozen level does not change")
 
 
-def test_nothing_new_after_the_freeze(folder: Path, judges: Judges, edit: Edit) -> None:
+def test_nothing_new_after_the_freeze(folder: Path, judges: Code, edit: Edit) -> None:
     edit("requirements.toml", 'pending = "later"', 'review = "not visible"')
-    assert build(folder) == release(folder, judges) == []
+    assert build(folder, judges) == release(folder, judges) == []
     edit("envelope.md", "More follows.", "A consumer MAY rest [KVW-SEQ-003].")
     entry = last_entry(folder)
     edit("requirements.toml", entry, entry + entry.replace("002", "003").replace("MUST NOT", "MAY"))
@@ -282,18 +332,18 @@ def test_nothing_new_after_the_freeze(folder: Path, judges: Judges, edit: Edit) 
 # the command
 
 
-def test_the_command(folder: Path, judges: Judges, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(folder: Path, judges: Code, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*args: str) -> tuple[int, str]:
         result = CliRunner().invoke(spec.spec, args)
         return result.exit_code, result.output
 
     monkeypatch.setattr(drift, "checkout", lambda: folder)
-    monkeypatch.setattr(spec, "_judges", lambda: judges)
+    monkeypatch.setattr(spec, "_code", lambda: judges)
     assert run("build") == (0, "spec: built\n")
     assert run("check") == (0, "spec: everything fits together\n")
     code, output = run("release")
     assert code == 1
-    assert output.startswith("spec/requirements.toml:17: KVW-SEQ-002: still pending: later")
+    assert output.startswith("spec/requirements.toml:15: KVW-SEQ-002: still pending: later")
     monkeypatch.setattr(drift, "checkout", lambda: None)
     code, output = run("check")
     assert code == 2
@@ -312,7 +362,7 @@ def test_a_checkout_is_told_from_an_installed_copy(folder: Path, monkeypatch: py
 
 
 def test_the_real_standard_fits_together() -> None:
-    assert [str(problem) for problem in check(REAL, places(TABLE))] == []
+    assert [str(problem) for problem in check(REAL, Code(judges=places(), uses=uses()))] == []
 
 
 def test_every_sentence_names_who_it_binds() -> None:
@@ -320,6 +370,11 @@ def test_every_sentence_names_who_it_binds() -> None:
     for requirement in read(REAL / "requirements.json").requirements:
         who = requirement.binds.replace("-", " ")
         assert requirement.sentence.startswith(f"A {who} "), requirement.id
+
+
+def test_every_sentence_is_judged_in_its_own_chapter() -> None:
+    told = {r.id: (r.judged, r.section) for r in read(REAL / "requirements.json").requirements if r.judged is not None}
+    assert [name for name, (judged, section) in told.items() if not section.startswith(f"{judged}.md: ")] == []
 
 
 def test_chapters_are_where_the_registry_says() -> None:

@@ -17,6 +17,9 @@ from kvwire.standard import protocol, registry, schemas
 from kvwire.standard.registry import ControlLevel
 from kvwire.standard.statement import Bounds, Group, Implementation, Statement, Stream
 from kvwire.trace import files
+from kvwire.trace.calls import PublishCall
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.marks import Trouble
 from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
 from kvwire.wire.msgpack import walk
 from kvwire.wire.projection import batch_projection, project_batch
@@ -197,9 +200,9 @@ def test_a_trace_file_is_valid() -> None:
     records = (
         Record(t_ns=1, source="live-a", stream="a", connection=1, frames=(b"t", b"\0" * 8, b"\x90")),
         Record(t_ns=2, source="replay-12", stream="a", frames=(b"",)),
-        Record(t_ns=3, source="monitor", stream="a", event="CONNECTED", detail={"of": "live-a"}),
-        Record(t_ns=4, source="stimulus", life=1, event="publish", detail={"batch": BATCH, "accepted": True}),
-        Record(t_ns=5, source="harness", event="trouble", detail={"text": "no"}),
+        Record(t_ns=3, source="monitor", stream="a", detail=SocketEvent(event="CONNECTED")),
+        Record(t_ns=4, source="stimulus", life=1, detail=PublishCall(batch=BATCH, accepted=True)),
+        Record(t_ns=5, source="harness", detail=Trouble(text="no")),
     )
     for line in files.lines(Trace(header=HEADER, records=records)):
         assert schemas.validate("trace", json.loads(line)) == [], line

@@ -8,10 +8,10 @@ import sys
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.kit import probing
+from tests.kit.probing import marks
 
 from kvwire.attack.probes import catalog, endpoints, live, ranks, stop
 from kvwire.attack.probes.kit import sandbox
@@ -24,8 +24,10 @@ from kvwire.attack.witness import Recorder
 from kvwire.conclusion.conclude import conclude
 from kvwire.standard import registry
 from kvwire.standard.protocol import Bound
+from kvwire.trace.calls import BurstCall, StartCall, StatsCall
 from kvwire.trace.instances import begun
-from kvwire.trace.records import Record
+from kvwire.trace.marks import BurstBegins, Freed, ProcessExit, Ranks, Trouble
+from kvwire.trace.records import Record, told
 from kvwire.wire.endpoint_rules import Asked, faults
 
 QUICK = Limits(handshake_s=2.0, prime_s=2.0, settle_s=1.0, quiet_s=0.15)
@@ -62,8 +64,13 @@ def of_instances(recorder: Recorder) -> dict[str, list[tuple[int, Record]]]:
     return found
 
 
-def marks(recorder: Recorder, event: str) -> list[dict[str, Any]]:
-    return [record.detail for record in recorder.records if record.event == event]
+# what a start asks for
+
+
+def test_what_a_start_asks_for() -> None:
+    assert StartCall(endpoint="x", rank=3).asked == Asked(endpoint="x", rank=3, world=4)
+    assert StartCall().asked.endpoints == ()
+    assert StartCall(replay="none").asked.endpoints == ()
 
 
 # the ground
@@ -107,9 +114,9 @@ def test_who_can_enter(room: Path) -> None:
 def test_who_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert sandbox.who_can_come(f"tcp://127.0.0.1:{port}")["listening"] == ["127.0.0.1"]
-    assert sandbox.who_can_come("tcp://localhost:1")["listening"] == []
-    assert "listening" not in sandbox.who_can_come("tcp://10.0.0.1:1")
+        assert sandbox.who_can_come(f"tcp://127.0.0.1:{port}").listening == ("127.0.0.1",)
+    assert sandbox.who_can_come("tcp://localhost:1").listening == ()
+    assert sandbox.who_can_come("tcp://10.0.0.1:1").listening is None
 
 
 # doors
@@ -142,8 +149,8 @@ def test_instances_have_names_and_processes_of_their_own(recorder: Recorder) -> 
             assert third.driver.can == under_test.driver.can if under_test.driver else False
         assert under_test.alive()
     assert names == ["instance-1", "instance-2", "instance-3"]
-    ends = [r for r in recorder.records if r.event == "exit" and r.stream in names]
-    assert [record.detail["expected"] for record in ends] == [True] * 3
+    ends = [r.detail for r in recorder.records if isinstance(r.detail, ProcessExit) and r.stream in names]
+    assert [end.expected for end in ends] == [True] * 3
 
 
 @network
@@ -163,8 +170,8 @@ def test_the_table_against_the_reference(recorder: Recorder) -> None:
             assert start.bound is not None, start.asked
             assert start.reached
             assert all(reach.done for reach in start.reached)
-    assert {mark["outcome"] for mark in marks(recorder, "freed")} == {"free"}
-    assert not marks(recorder, "trouble")
+    assert {mark.outcome for mark in marks(recorder, Freed)} == {"free"}
+    assert not marks(recorder, Trouble)
 
 
 @network
@@ -214,12 +221,12 @@ def test_an_instance_that_died_does_not_fail_the_run(monkeypatch: pytest.MonkeyP
 def test_ranks_are_heard_each_on_its_own(recorder: Recorder) -> None:
     with session(recorder, "reference:?role=publish") as under_test:
         ranks.PROBE(under_test)
-    (mark,) = marks(recorder, "ranks")
-    assert mark["members"] == {"instance-1": 0, "instance-2": 1, "instance-3": 2}
+    (mark,) = marks(recorder, Ranks)
+    assert mark.members == {"instance-1": 0, "instance-2": 1, "instance-3": 2}
     heard = {name: sum(r.is_live for _, r in records) for name, records in of_instances(recorder).items()}
     assert all(count >= ranks.ROUNDS for count in heard.values())
     assert heard["instance-2"] < heard["instance-1"]
-    assert [name for name, records in of_instances(recorder).items() if records] == list(mark["members"])
+    assert [name for name, records in of_instances(recorder).items() if records] == list(mark.members)
 
 
 @network
@@ -231,7 +238,7 @@ def test_who_knows_no_ranks_is_left_alone(recorder: Recorder) -> None:
     )
     with session(recorder, target) as under_test:
         ranks.PROBE(under_test)
-    assert marks(recorder, "ranks") == [{"members": {}}]
+    assert marks(recorder, Ranks) == [Ranks(members={})]
     starts = [start for name, records in of_instances(recorder).items() for start in begun(name, records)]
     assert {start.refused for start in starts if start.asked.rank} == {"adapter: rank 0 only"}
 
@@ -242,16 +249,16 @@ def test_a_stop_with_much_on_its_way(recorder: Recorder, role: str) -> None:
     with session(recorder, f"reference:?role={role}") as under_test:
         stop.SATURATED(under_test)
     ((_, records),) = of_instances(recorder).items()
-    (begins,) = [at for at, (_, record) in enumerate(records) if record.event == "burst-begins"]
+    (begins,) = [at for at, (_, record) in enumerate(records) if isinstance(record.detail, BurstBegins)]
     heard = sum(record.is_live for _, record in records[begins:])
     assert heard == stop.BATCHES
-    counted = [record.detail for _, record in records if record.event == "stats"]
-    assert counted[-1]["offered"] - counted[0]["offered"] == stop.BATCHES
-    assert marks(recorder, "freed")[0]["outcome"] == "free"
+    counted = [call.offered or 0 for _, call in told(records, StatsCall)]
+    assert counted[-1] - counted[0] == stop.BATCHES
+    assert marks(recorder, Freed)[0].outcome == "free"
 
 
 @network
 def test_a_small_queue_is_not_overrun(recorder: Recorder) -> None:
     with session(recorder, "reference:?role=publish&queue=20") as under_test:
         stop.SATURATED(under_test)
-    assert [sum(mark["accepted"]) for mark in marks(recorder, "burst")] == [10]
+    assert [sum(call.accepted or ()) for call in marks(recorder, BurstCall)] == [10]

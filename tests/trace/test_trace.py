@@ -12,6 +12,8 @@ from kvwire.conclusion.judging import judge_stream
 from kvwire.standard.registry import load
 from kvwire.standard.statement import Bounds, Group, Statement
 from kvwire.trace import files, levels
+from kvwire.trace.detail import UnknownDetail
+from kvwire.trace.marks import ProcessExit, Trouble
 from kvwire.trace.records import FORMAT, Header, Record, Source, StreamInfo, Trace, TraceError
 
 
@@ -25,8 +27,9 @@ def told() -> Trace:
     story.frames(b"\x00\xff", b"", by="a")
     story.frames(by="b")
     story.disconnect("b")
-    story.record(Source.PROCESS, event="exit", detail={"how": "signal 9", "stderr": ["ä", "\x00"]}, life=2)
-    story.record(Source.HARNESS, event="trouble", detail={"text": "x", "big": 2**63, "deep": [{"a": 1.5}]})
+    story.note(ProcessExit(how="signal 9", stderr=("ä", "\x00")), life=2)
+    story.note(Trouble(text="x"))
+    story.record(Source.HARNESS, detail=UnknownDetail(event="later", raw={"big": 2**63, "deep": [{"a": 1.5}]}))
     story.records.append(Record(t_ns=-5, source="live-a", connection=3, frames=(b"t", b"n", b"p")))
     return story.trace()
 
@@ -127,7 +130,9 @@ def test_nothing_half_written_takes_the_place_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     files.write(told(), path)
     before = path.read_bytes()
-    broken = msgspec.structs.replace(told(), records=(Record(t_ns=1, source="x", detail={"bytes": {1, 2}, "f": open}),))
+    broken = msgspec.structs.replace(
+        told(), records=(Record(t_ns=1, source="x", detail=UnknownDetail(event="x", raw={"f": open})),)
+    )
     with pytest.raises(TypeError):
         files.write(broken, path)
     assert path.read_bytes() == before

@@ -18,6 +18,7 @@ from kvwire.attack.targets import LiveTarget, Opened
 from kvwire.attack.witness import Recorder, WitnessError
 from kvwire.standard.protocol import AdapterError, Refused, Unsupported
 from kvwire.standard.statement import Statement
+from kvwire.trace.marks import Trouble
 from kvwire.trace.records import FORMAT, Header, Trace
 
 DEADLINE_S = 120.0
@@ -103,7 +104,7 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     except (AdapterError, WitnessError) as error:
-        recorder.trouble(str(error))
+        recorder.note(Trouble(text=str(error)))
     finally:
         _close(recorder, opened, progress)
     return Trace(

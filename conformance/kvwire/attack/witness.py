@@ -33,7 +33,11 @@ from kvwire.attack.witness_process import (
     Item,
     Place,
 )
+from kvwire.standard.protocol import AdapterError, Refused, Unsupported
 from kvwire.standard.statement import Stream
+from kvwire.trace.calls import Call
+from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.marks import Trouble, Witnesses
 from kvwire.trace.records import LIVE, Record, Source
 from kvwire.wire.framing import number_of
 
@@ -182,33 +186,68 @@ class Recorder:
         *,
         source: str,
         stream: str = "",
-        frames: tuple[bytes, ...] | None = None,
-        event: str | None = None,
-        detail: dict[str, Any] | None = None,
+        frames: tuple[bytes, ...],
         connection: int | None = None,
         t_ns: int | None = None,
     ) -> Record:
-        """Write one record; ``t_ns`` is now unless given. A stimulus carries what it must be survived for."""
-        detail = {} if detail is None else detail
-        if source == Source.STIMULUS and self._must_survive:
-            detail = {**detail, "must_survive": list(self._must_survive)}
-        record = Record(
-            t_ns=time.monotonic_ns() if t_ns is None else t_ns,
-            source=source,
-            stream=stream,
-            connection=connection,
-            life=self.lives.get(stream) if source in (Source.STIMULUS, Source.PROCESS) else None,
-            frames=frames,
-            event=event,
-            detail=detail,
+        """Write down what a socket received; ``t_ns`` is now unless given."""
+        return self._add(
+            Record(
+                t_ns=time.monotonic_ns() if t_ns is None else t_ns,
+                source=source,
+                stream=stream,
+                connection=connection,
+                frames=frames,
+            )
         )
+
+    def note(
+        self, detail: Detail, stream: str = "", *, connection: int | None = None, t_ns: int | None = None
+    ) -> Record:
+        """Write down anything else; ``t_ns`` is now unless given. A stimulus carries what it must be survived for."""
+        if isinstance(detail, Stimulus) and self._must_survive:
+            detail = msgspec.structs.replace(detail, must_survive=self._must_survive)
+        return self._add(
+            Record(
+                t_ns=time.monotonic_ns() if t_ns is None else t_ns,
+                source=detail.SOURCE,
+                stream=stream,
+                connection=connection,
+                life=self.lives.get(stream) if detail.SOURCE in (Source.STIMULUS, Source.PROCESS) else None,
+                detail=detail,
+            )
+        )
+
+    def _add(self, record: Record) -> Record:
         self.records.append(record)
         self._count(record)
         return record
 
-    def trouble(self, text: str, stream: str = "", **detail: Any) -> None:
-        """Record trouble of our own, which never counts against the target."""
-        self.add(source=Source.HARNESS, stream=stream, event="trouble", detail={"text": text, **detail})
+    @contextmanager
+    def calling(self, call: Call, stream: str) -> Iterator[dict[str, Any]]:
+        """Inside, a publisher is asked for something; the fields of its answer are put into what is yielded.
+
+        The record has the time of the question, and how the call failed, if it raised what a driver raises.
+        """
+        self.pump()  # what came before the stimulus stands before it
+        asked_ns = time.monotonic_ns()
+        answer: dict[str, Any] = {}
+        try:
+            yield answer
+        except Refused as refusal:
+            answer = {"refused": str(refusal)}
+            raise
+        except Unsupported:
+            answer = {"unsupported": call.event}
+            raise
+        except AdapterError as error:
+            answer = {"error": str(error)}
+            raise
+        except KeyboardInterrupt:
+            answer = {"error": "interrupted"}
+            raise
+        finally:
+            self.note(call.answered(answer), stream, t_ns=asked_ns)
 
     @contextmanager
     def surviving(self, *requirements: str) -> Iterator[None]:
@@ -233,10 +272,10 @@ class Recorder:
         for source in LIVE:
             if mine := [stream for stream in streams if source is LIVE[0] or stream.mode == "connect"]:
                 self._witnesses[source] = Witness(source, [self._on_its_way(source, stream) for stream in mine])
-        detail = {"rcvhwm": RCVHWM, "maxmsgsize": MAXMSGSIZE, "reconnect_ms": RECONNECT_MS}
         for stream in streams:
-            of = [source.value for source in self.witnesses(stream.name)]
-            self.add(source=Source.HARNESS, stream=stream.name, event="witnesses", detail={"of": of, **detail})
+            of = tuple(source.value for source in self.witnesses(stream.name))
+            options = Witnesses(of=of, rcvhwm=RCVHWM, maxmsgsize=MAXMSGSIZE, reconnect_ms=RECONNECT_MS)
+            self.note(options, stream.name)
         witnesses = self._witnesses.values()
         if not self.wait(lambda: all(w.ready for w in witnesses), bound_s):
             late = [w.source.value for w in witnesses if not w.ready]
@@ -290,7 +329,7 @@ class Recorder:
             code = witness.process.wait(END_S)
             if not witness.closing:
                 witness.closing = True
-                self.trouble(f"the witness {witness.source.value} ended by itself", code=code)
+                self.note(Trouble(text=f"the witness {witness.source.value} ended by itself", code=code))
             return 0
         for item in items:
             self._write(witness, item)
@@ -312,22 +351,16 @@ class Recorder:
                 t_ns=item.t_ns,
             )
         elif item.event == TROUBLE:
-            self.trouble(item.text, stream, of=witness.source.value)
+            self.note(Trouble(text=item.text, of=witness.source.value), stream)
         else:
-            self.add(
-                source=Source.MONITOR,
-                stream=stream,
-                event=item.event,
-                detail={"of": witness.source.value},
-                connection=item.connection,
-                t_ns=item.t_ns,
-            )
+            said = SocketEvent(event=item.event, of=witness.source.value)
+            self.note(said, stream, connection=item.connection, t_ns=item.t_ns)
 
     def _room(self, frames: tuple[bytes, ...]) -> bool:
         self._left -= sum(map(len, frames))
         if self._left < 0 and not self.full:
             self.full = True
-            self.trouble("the trace is full: what came later is not in it")
+            self.note(Trouble(text="the trace is full: what came later is not in it"))
         return not self.full
 
     def wait(self, condition: Callable[[], bool], bound_s: float) -> bool:
@@ -353,8 +386,8 @@ class Recorder:
             sight.payload = record.frames[-1] if record.frames else b""
             if len(record.frames) == 3 and (number := number_of(record.frames[1])) is not None:
                 sight.last = self._newest[record.stream] = number
-        elif record.source == Source.MONITOR:
-            sight = self._sight(record.stream, str(record.detail["of"]))
+        elif isinstance(record.detail, SocketEvent):
+            sight = self._sight(record.stream, record.detail.of)
             sight.handshakes += record.event == "HANDSHAKE_SUCCEEDED"
             sight.disconnects += record.event == "DISCONNECTED"
 

@@ -51,9 +51,11 @@ class Ledger:
         self._known: dict[Key, Count] = {}
         """Count 0 is known to be absent; kept only while the default is unknown."""
         self._places: dict[tuple[int, int], int] = {}
-        """(group, hash) → how many media hold it."""
+        """(group, hash) → how many media hold it, or did before a removal that may have meant another group."""
         self._groups: dict[tuple[str | None, int], tuple[int, ...]] = {}
         """(medium, hash) → the groups that hold it."""
+        self._doubted: set[Key] = set()
+        """Blocks that a removal may have meant which named another group."""
         self._alone: dict[int, tuple[int]] = {}
         """Group → itself alone, as nearly every block is held by one group only."""
 
@@ -76,6 +78,7 @@ class Ledger:
         self._known.clear()
         self._places.clear()
         self._groups.clear()
+        self._doubted.clear()
 
     def store(self, key: Key) -> State:
         """Note a store; the state before it."""
@@ -89,9 +92,26 @@ class Ledger:
             self._set(key, ONE)
         return before
 
-    def remove(self, key: Key) -> State:
-        """Note a removal; the state before it."""
+    def remove(self, key: Key) -> tuple[State, frozenset[int]]:
+        """Note a removal; the state before it, and other groups that hold the block if this one is not known to.
+
+        Then one of those was meant, and it is doubted in each whether the block is still there. As a parent it is not:
+        a wrong group is one fault, and no second one of the chain.
+        """
         before = self.state(key)
+        elsewhere = self.groups_of(key.medium, key.hash) - {key.group}
+        if before is State.RESIDENT or not elsewhere:
+            self._remove(key, before)
+            return before, frozenset()
+        self._end_doubt(key)
+        for group in elsewhere:
+            doubted = key._replace(group=group)
+            self._drop(doubted)
+            self._hold(doubted)
+            self._doubted.add(doubted)
+        return before, elsewhere
+
+    def _remove(self, key: Key, before: State) -> None:
         count = self._known.get(key)
         if self.counted and count is not None and count.value > 0:
             if not count.exact:
@@ -104,11 +124,6 @@ class Ledger:
             self._drop(key)
         else:
             self._set(key, NONE)
-        return before
-
-    def forget(self, key: Key) -> None:
-        """Nothing is certain about a resident block any more: unknown, and absent where everything else is known."""
-        self._drop(key)
 
     def _set(self, key: Key, count: Count) -> None:
         if not count.value:
@@ -120,22 +135,36 @@ class Ledger:
         self._known[key] = count
         if before is not None and before.value:
             return
-        place, medium = (key.group, key.hash), (key.medium, key.hash)
-        self._places[place] = self._places.get(place, 0) + 1
+        self._end_doubt(key)
+        self._hold(key)
+        medium = (key.medium, key.hash)
         alone = self._alone.setdefault(key.group, (key.group,))
         self._groups[medium] = self._groups[medium] + alone if medium in self._groups else alone
 
     def _drop(self, key: Key) -> None:
         before = self._known.pop(key, None)
         if before is None or not before.value:
+            self._end_doubt(key)
             return
-        place, medium = (key.group, key.hash), (key.medium, key.hash)
-        media = self._places.pop(place) - 1
-        if media:
-            self._places[place] = media
+        self._release(key)
+        medium = (key.medium, key.hash)
         groups = tuple(group for group in self._groups.pop(medium) if group != key.group)
         if groups:
             self._groups[medium] = groups
+
+    def _hold(self, key: Key) -> None:
+        place = (key.group, key.hash)
+        self._places[place] = self._places.get(place, 0) + 1
+
+    def _release(self, key: Key) -> None:
+        media = self._places.pop((key.group, key.hash)) - 1
+        if media:
+            self._places[key.group, key.hash] = media
+
+    def _end_doubt(self, key: Key) -> None:
+        if key in self._doubted:
+            self._doubted.discard(key)
+            self._release(key)
 
     # what is known
 

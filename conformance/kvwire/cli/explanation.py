@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 
-from kvwire.judges import AREAS, TABLE
+from kvwire.judges import JUDGES
 from kvwire.peers import mutants
 from kvwire.standard import registry
 
@@ -36,8 +36,8 @@ def explanation(text: str) -> str:
         f"decided by   {requirement.decided_by}",
         f"profiles     {', '.join(profiles) or 'none'}",
     ]
-    if requirement.id in TABLE:
-        lines.append(f"judged by    kvwire.judges.{TABLE[requirement.id]}, memory {requirement.memory}")
+    if requirement.id in JUDGES:
+        lines.append(f"judged by    kvwire.judges.{JUDGES[requirement.id].place}, memory {requirement.memory}")
         lines += _reasoning(requirement.id)
     else:
         reason = requirement.pending or requirement.review or requirement.untestable
@@ -49,9 +49,7 @@ def explanation(text: str) -> str:
 
 def _reasoning(requirement_id: str) -> list[str]:
     """What the judge's docstring says beside the sentence that it quotes."""
-    area, method = TABLE[requirement_id].split(".")
-    cls = next(cls for cls in AREAS if cls.name == area)
-    doc = inspect.getdoc(getattr(cls, method)) or ""
+    doc = inspect.cleandoc(JUDGES[requirement_id].__doc__ or "")
     paragraphs = [p for p in doc.split("\n\n") if not p.startswith("KVW-")]
     text = " ".join(" ".join(paragraphs).split())
     return textwrap.wrap(text, 96, initial_indent="             ", subsequent_indent="             ")

@@ -21,11 +21,10 @@ def _folder() -> Path:
     return folder
 
 
-def _judges() -> dict[str, drift.Place]:
-    from kvwire.judges import TABLE
-    from kvwire.judges.places import places
+def _code() -> drift.Code:
+    from kvwire.judges.places import places, uses
 
-    return places(TABLE)
+    return drift.Code(judges=places(), uses=uses())
 
 
 def _end(problems: list[Problem], done: str) -> None:
@@ -45,16 +44,16 @@ def spec() -> None:
 @spec.command()
 def build() -> None:
     """Write the registry, the lock file and the ceiling of pending ids."""
-    _end(drift.build(_folder()), "spec: built")
+    _end(drift.build(_folder(), _code()), "spec: built")
 
 
 @spec.command()
 def check() -> None:
     """Find whatever does not fit together: prose, table, judges, lock, ceiling, profiles."""
-    _end(drift.check(_folder(), _judges()), "spec: everything fits together")
+    _end(drift.check(_folder(), _code()), "spec: everything fits together")
 
 
 @spec.command()
 def release() -> None:
     """Freeze the edition; refused while any id is pending."""
-    _end(drift.release(_folder(), _judges()), "spec: edition frozen")
+    _end(drift.release(_folder(), _code()), "spec: edition frozen")

@@ -16,6 +16,8 @@ from kvwire.history.timeline import Attribution
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.probing import probes
 from kvwire.trace.records import Header, Source, Trace
 
@@ -85,16 +87,12 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
 
 def _troubles(trace: Trace) -> list[str]:
     """Our own trouble, and endpoints that were never reached."""
-    texts = [
-        str(record.detail.get("text", record.detail))
-        for record in trace.records
-        if record.source == Source.HARNESS and record.event == "trouble"
-    ]
+    texts = [record.detail.text for record in trace.records if isinstance(record.detail, Trouble)]
     texts += [
-        f"stream {record.stream}: no ZeroMQ handshake on {record.detail['endpoint']} within "
-        f"{record.detail['bound_s']:g} s: is a publisher there, and may this client connect?"
+        f"stream {record.stream}: no ZeroMQ handshake on {record.detail.endpoint} within "
+        f"{record.detail.bound_s:g} s: is a publisher there, and may this client connect?"
         for record in trace.records
-        if record.event == "unreachable"
+        if isinstance(record.detail, Unreachable)
     ]
     return list(dict.fromkeys(texts))
 
@@ -107,21 +105,22 @@ def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) 
     """
     texts: list[str] = []
     own = {"", *(stream.name for stream in trace.header.streams)}
-    attacked = {record.stream for record in trace.records if record.event == "attack"}
+    attacked = {record.stream for record in trace.records if isinstance(record.detail, AttackBegins)}
     for index, record in enumerate(trace.records):
-        if record.source != Source.PROCESS or record.event != "exit" or record.detail.get("expected", True):
+        end = record.detail
+        if not isinstance(end, ProcessExit) or end.expected is not False:
             continue
         if record.stream not in own | attacked:
             continue
         same = own if record.stream in own else {record.stream}
         before = (r for r in reversed(trace.records[:index]) if r.stream in same)
-        stimulus = next((r for r in before if r.source == Source.STIMULUS), None)
-        survive = set(stimulus.detail.get("must_survive", ())) if stimulus is not None else set()
+        stimulus = next((r.detail for r in before if r.source == Source.STIMULUS), None)
+        survive = set(stimulus.must_survive) if isinstance(stimulus, Stimulus) else set()
         if only is not None:
             survive &= only
-        how = f"the adapter's process ended by itself ({record.detail.get('how')})"
+        how = f"the adapter's process ended by itself ({end.how})"
         if stimulus is None or not survive:
-            said = " | ".join(record.detail.get("stderr", ())[-3:])
+            said = " | ".join((end.stderr or ())[-3:])
             texts.append(f"{how}{'; its standard error ends: ' + said if said else ''}")
             continue
         finding = Finding(

@@ -6,14 +6,14 @@ nothing else was seen, and what they do not show says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from kvwire.judges.verdict import Finding, Tally
-from kvwire.trace.records import Header, Record, Source, StreamInfo
-from kvwire.trace.stimuli import succeeded
+from kvwire.trace.calls import BoundAt, StartCall
+from kvwire.trace.marks import AttackBegins
+from kvwire.trace.records import Header, Records, StreamInfo, told
 
 SHOWN = ("queue", "hwm", "ring", "cap", "block_size", "capacity")
 """The options of ``start`` that a finding names."""
@@ -27,28 +27,25 @@ class Attacked(msgspec.Struct, frozen=True, kw_only=True):
     where: str
 
 
-def attacked(header: Header, instances: Mapping[str, Sequence[tuple[int, Record]]]) -> Iterator[Attacked]:
+def attacked(header: Header, instances: Mapping[str, Records]) -> Iterator[Attacked]:
     """Those of the other instances that were listened to, from their records by name."""
     for name, records in instances.items():
-        marked = any(record.source == Source.STIMULUS and record.event == "attack" for _, record in records)
-        start = next((record.detail for _, record in records if succeeded(record, "start")), None)
-        if marked and start is not None:
-            yield _attacked(header, name, start)
+        starts = (start for _, start in told(records, StartCall) if start.succeeded)
+        if any(told(records, AttackBegins)) and (start := next(starts, None)) is not None and start.bound is not None:
+            yield _attacked(header, name, start, start.bound)
 
 
-def _attacked(header: Header, name: str, start: Mapping[str, Any]) -> Attacked:
-    bound = start["bound"]
+def _attacked(header: Header, name: str, start: StartCall, bound: BoundAt) -> Attacked:
     stream = StreamInfo(
         name=name,
-        endpoint=bound["endpoint"],
-        replay=bound.get("replay"),
-        topic=bound.get("topic", ""),
-        rank=bound.get("rank", 0),
+        endpoint=bound.endpoint,
+        replay=bound.replay,
+        topic=bound.topic or "",
+        rank=bound.rank or 0,
     )
-    statement = header.statement.started(
-        ring=start.get("ring"), queue=start.get("queue"), block_size=start.get("block_size")
-    )
-    options = ", ".join(f"{option} {start[option]}" for option in SHOWN if start.get(option) is not None)
+    statement = header.statement.started(ring=start.ring, queue=start.queue, block_size=start.block_size)
+    given = ((option, getattr(start, option)) for option in SHOWN)
+    options = ", ".join(f"{option} {value}" for option, value in given if value is not None)
     return Attacked(
         stream=stream,
         header=msgspec.structs.replace(header, statement=statement, streams=(stream,)),

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kvwire.history.timeline import Answer
-from kvwire.trace.records import Record, Source
-from kvwire.trace.stimuli import WELL_FORMED
+from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequest
+from kvwire.trace.records import Record
 from kvwire.wire.framing import END_SEQUENCE, split_replay
 
 UNTOLD = {
@@ -52,15 +52,13 @@ class Exchange:
     none; ``connection`` names the first exchange of the connection.
     """
 
-    def __init__(
-        self, client: str, request: int, start: int | None, kind: str, situation: str = "", connection: str = ""
-    ) -> None:
-        self.client = client
-        self.request = request
-        self.start = start
-        self.kind = kind
-        self.situation = situation
-        self.connection = connection or client
+    def __init__(self, record: int, asked: ReplayRequest) -> None:
+        self.client = asked.client
+        self.request = record
+        self.start = asked.number
+        self.kind = asked.kind or WELL_FORMED
+        self.situation = asked.situation
+        self.connection = asked.connection or asked.client
         self.followed = False
         """Whether another request was sent behind it: an end marker shows that it was read."""
         self.items: list[Item] = []
@@ -113,28 +111,15 @@ class Exchanges:
                 exchange.odd.append((index, record.frames))
             else:
                 exchange.items.append(Item(index, record.frames, *parts))
-        elif record.source == Source.STIMULUS and "client" in record.detail:
-            self._follow(index, record, str(record.detail["client"]))
-
-    def _follow(self, index: int, record: Record, client: str) -> None:
-        detail = record.detail
-        if record.event == "replay-request":
-            start = detail.get("start")
-            self.by_client[client] = Exchange(
-                client,
-                index,
-                None if start is None else int(start),
-                str(detail.get("kind", WELL_FORMED)),
-                str(detail.get("situation", "")),
-                str(detail.get("connection", "")),
-            )
-        elif (exchange := self.by_client.get(client)) is None:
             return
-        elif record.event == "replay-behind":
-            exchange.followed = True
-        elif record.event == "replay-done":
-            exchange.outcome = str(detail.get("outcome"))
-            exchange.done = index
+        match record.detail:
+            case ReplayRequest() as asked:
+                self.by_client[asked.client] = Exchange(index, asked)
+            case ReplayBehind(client=client) if client in self.by_client:
+                self.by_client[client].followed = True
+            case ReplayDone(client=client) as done if client in self.by_client:
+                self.by_client[client].outcome = done.outcome
+                self.by_client[client].done = index
 
 
 class Hole(msgspec.Struct, frozen=True):

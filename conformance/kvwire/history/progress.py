@@ -1,77 +1,64 @@
-"""How far the live stream had come when something else was recorded.
+"""How far the live stream had come when something was done to its publisher.
 
 Numbers tell, not records: a batch that one witness lost and another delivers late stands where its number is.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable, Sequence
+from collections import deque
+
+import msgspec
 
 from kvwire.history.timeline import Timeline
-from kvwire.trace.records import Record
-from kvwire.trace.stimuli import succeeded
+from kvwire.trace.calls import REPLACING, StatsCall
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.records import Records, told
 
 Place = tuple[int, int]
 """Incarnation and number."""
+BEGIN: Place = (-1, -1)
+"""Before every place."""
+END: Place = (2**63, 0)
+"""Behind every place."""
 
 
-class Heard:
-    """The places of one stream. ``replaced``: records at which the harness started, restarted or stopped it."""
+class Moment(msgspec.Struct, frozen=True):
+    """Something that was done to the publisher, and the newest batch that had been heard by then.
 
-    def __init__(self, timeline: Timeline, replaced: Sequence[int]) -> None:
-        live = sorted(
+    ``known``: its place is certain. It is not before the first batch, nor when another life began since: then
+    ``place`` is that of the stimulus before. ``drained``: the publisher had counted no more offers than were heard.
+    """
+
+    index: int
+    stimulus: Stimulus
+    place: Place
+    known: bool
+    drained: bool
+
+
+def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
+    """The stimuli of a stream in order; so are their places."""
+    live = deque(
+        sorted(
             (batch.live, (life.index, batch.number))
             for life in timeline.incarnations
             for batch in life.batches
             if batch.live is not None
         )
-        self._records = [record for record, _ in live]
-        self._newest: list[Place] = []
-        for _, place in live:
-            self._newest.append(max(place, self._newest[-1]) if self._newest else place)
-        self._replaced = replaced
-
-    def when(self, record: int) -> Place | None:
-        """The newest batch that was heard before a record; None before the first, or if another life began since."""
-        at = bisect.bisect_left(self._records, record) - 1
-        if at < 0 or any(self._records[at] < index < record for index in self._replaced):
-            return None
-        return self._newest[at]
-
-
-class Counted:
-    """The publisher's own counts of offers: was everything that they include heard when something else was recorded?"""
-
-    def __init__(self) -> None:
-        self._counts: list[tuple[int, int]] = []
-
-    def add(self, index: int, record: Record) -> None:
-        """Take note of a ``stats`` stimulus that carries a count."""
-        if succeeded(record, "stats") and record.detail.get("offered") is not None:
-            self._counts.append((index, int(record.detail["offered"])))
-
-    def heard(self, index: int, place: Place | None) -> bool:
-        """Whether a stream that had come to a place when a record was made was drained, as far as it was counted."""
-        offered = next((count for at, count in reversed(self._counts) if at < index), 0)
-        return place is not None and place[1] + 1 >= offered
-
-
-class Agenda:
-    """What is to be done once the stream stands at a place, in order of places and then of records."""
-
-    def __init__(self) -> None:
-        self._items: list[tuple[Place, int, Callable[[], None]]] = []
-        self._next = 0
-
-    def add(self, place: Place | None, record: int, act: Callable[[], None]) -> None:
-        """Add something before anything is done; nothing is done at a place that is not known."""
-        if place is not None:
-            bisect.insort(self._items, (place, record, act), key=lambda item: item[:2])
-
-    def reach(self, place: Place) -> None:
-        """Do what is to be done before a place."""
-        while self._next < len(self._items) and self._items[self._next][0] < place:
-            act = self._items[self._next][2]
-            self._next += 1
-            act()
+    )
+    heard, replaced, offered = -1, -1, 0
+    newest = place = BEGIN
+    found: list[Moment] = []
+    for index, stimulus in told(records, Stimulus):
+        while live and live[0][0] < index:
+            heard, at = live.popleft()
+            newest = max(newest, at)
+        known = heard > replaced
+        place = newest if known else place
+        found.append(Moment(index, stimulus, place, known, known and place[1] + 1 >= offered))
+        match stimulus:
+            case StatsCall(succeeded=True, offered=int(count)):
+                offered = count
+        if isinstance(stimulus, REPLACING):
+            replaced = index
+    return tuple(found)

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kvwire.trace.records import LIVE, Record, Source
+from kvwire.trace.calls import REPLACING
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.marks import ReplayRequest, Trouble
+from kvwire.trace.records import LIVE, Record
 from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
 
 DISCONNECTED = "DISCONNECTED"
 """The monitor event that excuses one fall."""
 HANDSHAKE = "HANDSHAKE_SUCCEEDED"
-REPLACING = frozenset({"start", "restart", "stop"})
 """Stimuli after which connections end because the harness wanted it."""
 
 
@@ -157,23 +159,21 @@ class Collected:
         return any(first <= index <= last for index in self.replacing)
 
     def _take(self, index: int, record: Record) -> None:
-        if record.source == Source.MONITOR:
-            witness = self._witnesses.get(str(record.detail.get("of", Source.LIVE_A)))
-            if witness is not None and record.event is not None:
-                ended = witness.monitor(index, record.event)
+        match record.detail:
+            case SocketEvent() as said:
+                witness = self._witnesses.get(said.of)
+                ended = None if witness is None else witness.monitor(index, said.event)
                 if ended is not None:
                     self.breaks.append(ended)
-        elif record.source == Source.HARNESS and record.event == "trouble":
-            self.troubles.append(index)
-        elif record.source == Source.STIMULUS and record.event in REPLACING:
-            self.replacing.append(index)
-        elif record.source == Source.STIMULUS and record.event == "replay-request":
-            start = record.detail.get("start")
-            client = str(record.detail.get("client"))
-            self.answers[client] = AnswerRun(client, index, None if start is None else int(start))
-        elif record.frames is None:
+            case Trouble():
+                self.troubles.append(index)
+            case ReplayRequest() as asked:
+                self.answers[asked.client] = AnswerRun(asked.client, index, asked.number)
+            case detail if isinstance(detail, REPLACING):
+                self.replacing.append(index)
+        if record.frames is None:
             return
-        elif record.is_live and (parts := split_live(record.frames)):
+        if record.is_live and (parts := split_live(record.frames)):
             self._witnesses[record.source].message(Sighting(index, *parts))
         elif record.is_replay and (replayed := split_replay(record.frames)):
             self._replayed(index, record.source, replayed[1], replayed[2])

@@ -1,13 +1,13 @@
-"""The judges: one file per area of the standard, and the table that gives each id its one place."""
+"""The judges: a file or folder per chapter of the standard, and the table that gives each id its one place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from kvwire.judges.area import Area, table
+from kvwire.judges.area import Area, Judge, judges_of
 from kvwire.judges.batch import BatchArea
 from kvwire.judges.chain import Chain
-from kvwire.judges.completeness import Completeness
 from kvwire.judges.endpoint import Endpoint
 from kvwire.judges.envelope import Envelope
 from kvwire.judges.event import EventArea
@@ -15,24 +15,29 @@ from kvwire.judges.exposure import Exposure
 from kvwire.judges.hashing import Hashing
 from kvwire.judges.liveness import Liveness
 from kvwire.judges.rank import Rank
-from kvwire.judges.replay import Replay
-from kvwire.judges.residency import Residency
-from kvwire.judges.reuse import Reuse
-from kvwire.judges.sequence import Sequence
-from kvwire.judges.service import Service
+from kvwire.judges.replay.answers import Answers
+from kvwire.judges.replay.completeness import Completeness
+from kvwire.judges.replay.pressure import Pressure
+from kvwire.judges.residency.reuse import Reuse
+from kvwire.judges.residency.stream import Residency
+from kvwire.judges.sequence.counters import Counters
+from kvwire.judges.sequence.numbers import Numbers
+from kvwire.judges.sequence.offers import Offers
 
 AREAS: tuple[type[Area], ...] = (
     Envelope,
-    Sequence,
+    Numbers,
+    Offers,
+    Counters,
     BatchArea,
     EventArea,
     Chain,
     Hashing,
     Residency,
     Reuse,
-    Replay,
+    Answers,
     Completeness,
-    Service,
+    Pressure,
     Rank,
     Endpoint,
     Liveness,
@@ -40,7 +45,8 @@ AREAS: tuple[type[Area], ...] = (
 )
 """Every area that has a judge, in the order of reports."""
 
-TABLE: Mapping[str, str] = {
-    requirement: f"{area.name}.{method}" for area in AREAS for requirement, method in table(area).items()
-}
-"""Requirement id → ``file.method`` of the one place that decides it."""
+JUDGES: Mapping[str, Judge[Any, ...]] = {judge.requirement: judge for area in AREAS for judge in judges_of(area)}
+"""Requirement id → the one place that decides it."""
+
+TABLE: Mapping[str, str] = {requirement: judge.place for requirement, judge in JUDGES.items()}
+"""Requirement id → ``module.method`` of the one place that decides it."""

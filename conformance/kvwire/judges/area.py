@@ -2,36 +2,146 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import ClassVar, TypeVar
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline
-from kvwire.judges.verdict import Finding, Tally, Where
-from kvwire.standard.registry import Registry
+from kvwire.history.progress import Moment
+from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline, build
+from kvwire.judges.facts import Facts
+from kvwire.judges.verdict import Finding, Reason, Tally, Where
+from kvwire.standard.registry import Memory, Registry
 from kvwire.standard.statement import Statement
-from kvwire.trace.instances import Records
-from kvwire.trace.records import Header, Record, StreamInfo
+from kvwire.trace.records import Header, Record, Records, StreamInfo
 from kvwire.wire.dialect import read_slowly
 from kvwire.wire.events import Event, Flaw
 from kvwire.wire.msgpack import walk
 
 ABSURD = 2**48
 """A number that no counter reaches (nine years at a million batches a second): its bytes stand in another order."""
+JUDGES = "kvwire.judges."
+"""The package of the judges; below it a module or package per chapter."""
 HEX_BYTES = 24
 """How many bytes of a place a finding shows."""
 
-_Method = TypeVar("_Method", bound=Callable[..., None])
+P = ParamSpec("P")
+A = TypeVar("A", bound="Area")
+Unclaimed = Callable[[StreamInfo, Statement], Reason | None]
+"""Why a sentence that got no witness does not speak of a stream; None when it does."""
 
 
-def judge(*ids: str) -> Callable[[_Method], _Method]:
-    """Mark the one place that decides a requirement; its docstring quotes the sentence."""
+def always(*_: object) -> None:
+    """Every stream owes a witness."""
 
-    def mark(method: _Method) -> _Method:
-        method.__kvwire_ids__ = ids  # type: ignore[attr-defined]
-        return method
+
+def unused(*_: object) -> Reason:
+    """The sentence is about something that a publisher may leave out, and that shows where it does not."""
+    return Reason.NOT_USED
+
+
+def unless(claimed: Callable[[StreamInfo, Statement], bool]) -> Unclaimed:
+    """Only streams of which something is declared owe a witness."""
+
+    def unclaimed(stream: StreamInfo, statement: Statement) -> Reason | None:
+        return None if claimed(stream, statement) else Reason.NOT_CLAIMED
+
+    return unclaimed
+
+
+class Say:
+    """How one sentence speaks on one stream; nothing is counted of what the harness itself decided."""
+
+    def __init__(self, area: Area, requirement: str) -> None:
+        self.tally = area.tallies.setdefault(requirement, Tally())
+        self._area = area
+        self._decided_by = area.context.registry[requirement].decided_by
+
+    def saw(self, count: int = 1) -> None:
+        """Count occasions on which the sentence could have been broken and was not."""
+        if count and self._decided_by not in self._area.muted:
+            self.tally.saw(count)
+
+    def broke(self, expected: str, seen: str, where: Where) -> None:
+        """Count a violation."""
+        if self._decided_by not in self._area.muted:
+            self.tally.broke(Finding(expected=expected, seen=seen, where=where))
+
+    def open(self, reason: str) -> None:
+        """Count an occasion that could not be decided."""
+        if self._decided_by not in self._area.muted:
+            self.tally.open(reason)
+
+    def note(self, text: str) -> None:
+        """Keep a remark beside the verdict."""
+        self.tally.note(text)
+
+
+class Bound(Say, Generic[P]):
+    """The judge of a sentence on one stream: called, it decides an occasion; it also says what needs no decision."""
+
+    def __init__(self, area: A, judge: Judge[A, P]) -> None:
+        super().__init__(area, judge.requirement)
+        self._decide: Callable[P, None] = functools.partial(judge.method, area, self)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        self._decide(*args, **kwargs)
+
+
+class Judge(Generic[A, P]):
+    """The one place of a sentence: its id, the method that decides it, and when it does not apply.
+
+    ``memory`` None is that of the area. ``maps_only``: it speaks of map keys, which array events cannot break.
+    ``place`` is module and method below ``kvwire.judges``, ``chapter`` its beginning.
+    """
+
+    def __init__(
+        self,
+        method: Callable[Concatenate[A, Say, P], None],
+        requirement: str,
+        unclaimed: Unclaimed,
+        memory: Memory | None,
+        *,
+        maps_only: bool,
+    ) -> None:
+        self.method = method
+        self.requirement = requirement
+        self.unclaimed = unclaimed
+        self.memory = memory
+        self.maps_only = maps_only
+        self.name = method.__name__
+        self.place = f"{method.__module__.removeprefix(JUDGES)}.{self.name}"
+        self.chapter = self.place.partition(".")[0]
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, area: None, owner: type[A]) -> Judge[A, P]: ...
+    @overload
+    def __get__(self, area: A, owner: type[A]) -> Bound[P]: ...
+    def __get__(self, area: A | None, owner: type[A]) -> Judge[A, P] | Bound[P]:
+        if area is None:
+            return self
+        bound: Bound[P] = Bound(area, self)
+        area.__dict__[self.name] = bound
+        return bound
+
+
+def judge(
+    requirement: str,
+    *,
+    unclaimed: Unclaimed = always,
+    memory: Memory | None = None,
+    maps_only: bool = False,
+) -> Callable[[Callable[Concatenate[A, Say, P], None]], Judge[A, P]]:
+    """Mark the one place that decides a requirement; its docstring quotes the sentence.
+
+    The method gets how the sentence speaks (`Say`) before what its callers hand it.
+    """
+
+    def mark(method: Callable[Concatenate[A, Say, P], None]) -> Judge[A, P]:
+        return Judge(method, requirement, unclaimed, memory, maps_only=maps_only)
 
     return mark
 
@@ -47,8 +157,32 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     stream: StreamInfo
     registry: Registry
     timeline: Timeline
-    siblings: Mapping[str, Records] = msgspec.field(default_factory=dict)
-    instances: Mapping[str, Records] = msgspec.field(default_factory=dict)
+    facts: Facts
+    siblings: Mapping[str, Records]
+    instances: Mapping[str, Records]
+
+    @classmethod
+    def of(
+        cls,
+        header: Header,
+        stream: StreamInfo,
+        records: Records,
+        registry: Registry,
+        *,
+        siblings: Mapping[str, Records] = MappingProxyType({}),
+        instances: Mapping[str, Records] = MappingProxyType({}),
+    ) -> Context:
+        """The context of one stream, from its records."""
+        timeline = build(records)
+        return cls(
+            header=header,
+            stream=stream,
+            registry=registry,
+            timeline=timeline,
+            facts=Facts(records, timeline, header.statement),
+            siblings=siblings,
+            instances=instances,
+        )
 
     @property
     def statement(self) -> Statement:
@@ -61,50 +195,30 @@ class Area:
 
     Hooks, in order: ``on_record`` for every record of the stream, as received; then, incarnation by incarnation,
     ``on_incarnation``, and in ascending order ``on_batch`` followed by ``on_event`` for each of its events, and
-    ``on_gap``; at last ``finish``. ``muted`` holds the ``decided_by`` values that the harness itself chose for what is
-    being shown: such a sentence gets neither witness nor finding.
+    ``on_gap``; between these ``on_stimulus``, at the place where the stream stood when it was given; at last
+    ``finish``. ``muted`` holds the ``decided_by`` values that the harness itself chose for what is being shown: such a
+    sentence gets neither witness nor finding.
     """
 
-    name: ClassVar[str]
-    memory: ClassVar[str] = "O(1)"
+    memory: ClassVar[Memory] = "O(1)"
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        self.tallies: dict[str, Tally] = {}
         self.muted: frozenset[str] = frozenset()
-
-    # how a judge speaks
-
-    def tally(self, requirement: str) -> Tally:
-        """The tally of one requirement."""
-        return self.tallies[requirement]
-
-    def _silent(self, requirement: str) -> bool:
-        return bool(self.muted) and self.context.registry[requirement].decided_by in self.muted
-
-    def saw(self, requirement: str, count: int = 1) -> None:
-        """Count occasions on which the sentence could have been broken and was not."""
-        if count and not self._silent(requirement):
-            self.tally(requirement).saw(count)
-
-    def broke(self, requirement: str, expected: str, seen: str, where: Where) -> None:
-        """Count a violation."""
-        if not self._silent(requirement):
-            self.tally(requirement).broke(Finding(expected=expected, seen=seen, where=where))
-
-    def open(self, requirement: str, reason: str) -> None:
-        """Count an occasion that could not be decided."""
-        if not self._silent(requirement):
-            self.tally(requirement).open(reason)
-
-    def note(self, requirement: str, text: str) -> None:
-        """Keep a remark beside the verdict."""
-        self.tally(requirement).note(text)
 
     # hooks
 
+    @property
+    def facts(self) -> Facts:
+        """What several chapters need to know."""
+        return self.context.facts
+
     def on_record(self, index: int, record: Record) -> None:
         """A record of the stream, as received."""
+
+    def on_stimulus(self, moment: Moment) -> None:
+        """Something that was done to the publisher when the live stream had come as far as it was shown."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         """An incarnation begins."""
@@ -160,11 +274,6 @@ def at_record(index: int, frame: str, content: bytes, number: int | None = None)
     )
 
 
-def table(area: type[Area]) -> Mapping[str, str]:
-    """Requirement id → the method of an area that decides it."""
-    found: dict[str, str] = {}
-    for name in dir(area):
-        for requirement in getattr(getattr(area, name), "__kvwire_ids__", ()):
-            assert requirement not in found, f"{requirement} has two places in {area.__name__}"
-            found[requirement] = name
-    return found
+def judges_of(area: type[Area]) -> Iterator[Judge[Any, ...]]:
+    """The judges of an area, as they stand in it."""
+    return (value for value in vars(area).values() if isinstance(value, Judge))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, at_batch, at_element, judge
+from kvwire.judges.area import Area, Context, Say, at_batch, at_element, judge
 from kvwire.wire.events import Flaw
 
 MILLISECONDS = 10**11
@@ -12,8 +12,6 @@ MILLISECONDS = 10**11
 
 class BatchArea(Area):
     """Reads the distinct batches of the timeline."""
-
-    name = "batch"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -39,38 +37,38 @@ class BatchArea(Area):
             self.rising(batch, flaws.get("ts-finite"))
         self.events_array(batch, flaws.get("events"))
 
-    def _plain(self, requirement: str, batch: Batch, flaw: Flaw | None) -> None:
+    def _plain(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         if flaw is None:
-            self.saw(requirement)
+            say.saw()
         else:
-            self.broke(requirement, flaw.expected, flaw.seen, at_batch(batch, flaw))
+            say.broke(flaw.expected, flaw.seen, at_batch(batch, flaw))
 
     @judge("KVW-BAT-001")
-    def three_elements(self, batch: Batch, flaw: Flaw | None) -> None:
+    def three_elements(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-001: A publisher MUST send as batch a msgpack array of exactly three elements: `ts`, `events`,
         rank.
         """
-        self._plain("KVW-BAT-001", batch, flaw)
+        self._plain(say, batch, flaw)
 
     @judge("KVW-BAT-002")
-    def float64(self, batch: Batch, flaw: Flaw | None) -> None:
+    def float64(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-002: A publisher MUST send `ts` as a msgpack float64 (first byte `cb`)."""
-        self._plain("KVW-BAT-002", batch, flaw)
+        self._plain(say, batch, flaw)
 
     @judge("KVW-BAT-003")
-    def seconds(self, batch: Batch, flaw: Flaw | None) -> None:
+    def seconds(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-003: A publisher MUST send as `ts` a finite number of seconds since the Unix epoch (at least 0 and
         below 10^11, so that milliseconds are told apart).
         """
         ts = batch.reading.ts
         if flaw is None and ts is not None and not 0 <= ts < MILLISECONDS:
             expected = "seconds since the Unix epoch, at least 0 and below 10^11"
-            self.broke("KVW-BAT-003", expected, f"{ts!r}", at_element(batch, 0))
+            say.broke(expected, f"{ts!r}", at_element(batch, 0))
             return
-        self._plain("KVW-BAT-003", batch, flaw)
+        self._plain(say, batch, flaw)
 
     @judge("KVW-BAT-004")
-    def rising(self, batch: Batch, flaw: Flaw | None) -> None:
+    def rising(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-004: A publisher SHOULD keep `ts` non-decreasing from batch to batch within an incarnation of a
         stream.
 
@@ -83,17 +81,16 @@ class BatchArea(Area):
         if self.newest is not None:
             newest, number = self.newest
             if ts < newest:
-                self.broke(
-                    "KVW-BAT-004",
+                say.broke(
                     f"a `ts` of at least {newest!r}, that of number {number}",
                     f"{ts!r}, {newest - ts:.6f} s earlier",
                     at_element(batch, 0),
                 )
                 return
-            self.saw("KVW-BAT-004")
+            say.saw()
         self.newest = (ts, batch.number)
 
     @judge("KVW-BAT-005")
-    def events_array(self, batch: Batch, flaw: Flaw | None) -> None:
+    def events_array(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-005: A publisher MUST send `events` as a msgpack array, which may be empty."""
-        self._plain("KVW-BAT-005", batch, flaw)
+        self._plain(say, batch, flaw)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.cache.ledger import State
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, at_batch, judge
-from kvwire.trace.records import Record
-from kvwire.trace.stimuli import Prompt, prompts
+from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless
+from kvwire.standard.statement import Group
 from kvwire.wire.events import FULL_KINDS, Event
 
 Blocks = set[tuple[int | bytes, ...]]
 """Tokens of blocks."""
+
+
+def _is_window(group: Group) -> bool:
+    """Whether a group is declared as one that keeps a window of blocks."""
+    return group.window is not None or group.kind not in FULL_KINDS
 
 
 class _Windows:
@@ -65,37 +69,23 @@ class _Windows:
 
 
 class Chain(Area):
-    """Follows the stores of a stream with a ledger of its own."""
-
-    name = "chain"
-    memory = "O(resident + window)"
+    """Follows the stores of a stream, and who was named as parent."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.ledger = Ledger(context.statement.residency)
         self.parents: dict[tuple[int, int], int | None] = {}
         """(group, hash) → parent, of what is resident in some medium of the group."""
         self.named: set[tuple[int, int]] = set()
         """Parents that were named and are not resident, as far as known."""
-        groups = {
-            group.idx: group.window is not None or group.kind not in FULL_KINDS for group in context.statement.groups
-        }
+        groups = {group.idx: _is_window(group) for group in context.statement.groups}
         self.windows = _Windows(context.statement.window_memory, groups)
-        self.stimuli: list[tuple[int, Record]] = []
-        self.prompts: tuple[Prompt, ...] | None = None
         self.cut: dict[int, tuple[Blocks, Blocks]] = {}
         """Block size → first blocks of our prompts, and the blocks behind them."""
 
-    def on_record(self, index: int, record: Record) -> None:
-        if record.event == "cache":
-            self.stimuli.append((index, record))
-
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self.ledger.begin(origin_known=incarnation.origin_known)
         self._forget(complete=incarnation.origin_known)
 
     def on_gap(self, gap: Gap) -> None:
-        self.ledger.hole()
         self._forget(complete=False)
 
     def _forget(self, *, complete: bool) -> None:
@@ -107,12 +97,10 @@ class Chain(Area):
         if not event.sound:
             return
         if event.kind == "cleared":
-            self.ledger.clear()
             self._forget(complete=True)
         elif event.kind == "removed":
             for value in event.hashes:
-                self.ledger.remove(Key(event.medium, event.group, value))
-                if self.ledger.parent_state(event.group, value) is not State.RESIDENT:
+                if self.facts.ledger.parent_state(event.group, value) is not State.RESIDENT:
                     self.parents.pop((event.group, value), None)
         elif event.hashes:
             self._stored(batch, event)
@@ -132,29 +120,26 @@ class Chain(Area):
         if parent is not None and (event.group, parent) not in self.parents:
             self.named.add((event.group, parent))
         for value in event.hashes:
-            self.ledger.store(Key(event.medium, event.group, value))
             if value != parent:
                 self.parents[event.group, value] = parent
             parent = value
         if self.windows.add(event, windowed=windowed):
-            self.note("KVW-CHN-002", "the memory for window groups was exceeded: what was forgotten is not judged")
+            self.window_parent.note("the memory for window groups was exceeded: what was forgotten is not judged")
 
     def _blocks(self, size: int) -> tuple[Blocks, Blocks]:
         """The first blocks of our prompts, and the blocks behind them, for one block size."""
-        if self.prompts is None:
-            self.prompts = prompts(self.stimuli)
         if size not in self.cut:
-            heads: Blocks = {prompt.tokens[:size] for prompt in self.prompts}
+            heads: Blocks = {prompt.tokens[:size] for prompt in self.facts.prompts}
             bodies: Blocks = {
                 prompt.tokens[at : at + size]
-                for prompt in self.prompts
+                for prompt in self.facts.prompts
                 for at in range(size, len(prompt.tokens) - size + 1, size)
             }
             self.cut[size] = heads, bodies
         return self.cut[size]
 
-    @judge("KVW-CHN-001")
-    def nil_at_the_start(self, batch: Batch, event: Event) -> None:
+    @judge("KVW-CHN-001", memory="O(window)")
+    def nil_at_the_start(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-CHN-001: A publisher MUST send nil as `parent_block_hash` if, and only if, the event begins with the
         first block of a chain.
 
@@ -166,17 +151,18 @@ class Chain(Area):
         if head == body:
             return
         if (event.parent is None) == head:
-            self.saw("KVW-CHN-001")
+            say.saw()
         else:
-            self.broke(
-                "KVW-CHN-001",
+            say.broke(
                 "nil for the first block of a prompt" if head else "a parent for a block behind the first",
                 "nil" if event.parent is None else f"parent {event.parent}",
                 at_batch(batch, event=event),
             )
 
-    @judge("KVW-CHN-002")
-    def window_parent(self, batch: Batch, event: Event, parent: int) -> None:
+    @judge(
+        "KVW-CHN-002", unclaimed=unless(lambda _, statement: any(map(_is_window, statement.groups))), memory="O(window)"
+    )
+    def window_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:
         """KVW-CHN-002: A publisher MUST name as parent, in a window group, only a block that was stored in that group
         since the last clear of the incarnation.
 
@@ -184,44 +170,41 @@ class Chain(Area):
         """
         held = self.windows.holds(event.group, parent)
         if held:
-            self.saw("KVW-CHN-002")
+            say.saw()
         elif held is False:
-            self.broke(
-                "KVW-CHN-002",
+            say.broke(
                 f"a parent that was stored in group {event.group} since the last clear",
                 f"parent {parent}, never stored there",
                 at_batch(batch, event=event),
             )
 
-    @judge("KVW-CHN-003")
-    def resident_parent(self, batch: Batch, event: Event, parent: int) -> None:
+    @judge("KVW-CHN-003", memory="O(resident)")
+    def resident_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:
         """KVW-CHN-003: A publisher MUST name as parent, in a full-attention group, only a block that is resident at
         that moment in at least one medium of that group on the same stream.
 
         Unknown parents (a late join, a hole) are no witness; absent ones are absent from every medium.
         """
-        state = self.ledger.parent_state(event.group, parent)
+        state = self.facts.parent
         if state is State.RESIDENT:
-            self.saw("KVW-CHN-003")
+            say.saw()
         elif state is State.ABSENT:
-            self.broke(
-                "KVW-CHN-003",
+            say.broke(
                 f"a parent that is resident in group {event.group}",
                 f"parent {parent} of block {event.hashes[0]} is resident in no medium",
                 at_batch(batch, event=event),
             )
 
-    @judge("KVW-CHN-004")
-    def no_repeat(self, batch: Batch, event: Event) -> None:
+    @judge("KVW-CHN-004", memory="O(resident)")
+    def no_repeat(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-CHN-004: A publisher MUST NOT let a hash occur twice in one chain, a block that names itself as parent
         included.
         """
         repeated = self._repeated(event)
         if repeated is None:
-            self.saw("KVW-CHN-004")
+            say.saw()
             return
-        self.broke(
-            "KVW-CHN-004",
+        say.broke(
             "hashes that occur once in a chain",
             f"hash {repeated} is its own ancestor",
             at_batch(batch, event=event),

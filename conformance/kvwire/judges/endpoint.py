@@ -6,42 +6,32 @@ records of the instance. A refusal of the adapter's own is no evidence about the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from kvwire.judges.area import Area, Context, judge
+from kvwire.judges.area import Area, Bound, Context, Say, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.instances import Begun, Records, begun
-from kvwire.trace.records import LIVE, Record, Source
-from kvwire.wire.endpoint_rules import Fault, connectable, faults, of_rank, split
+from kvwire.trace.calls import BoundAt
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.instances import Begun, begun
+from kvwire.trace.records import LIVE, Records, told
+from kvwire.wire.endpoint_rules import TOGETHER, Fault, Rule, connectable, faults, of_rank, split
 from kvwire.wire.endpoint_rules import names as names_it
-
-REFUSALS = tuple(f"KVW-END-{number:03}" for number in range(4, 12))
 
 
 class Endpoint(Area):
     """Reads every `start`, of the stream and of the other instances, and what was looked at after it."""
 
-    name = "endpoint"
     memory = "O(instances)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.own: list[tuple[int, Record]] = []
-        self.reached = False
-        self.why: dict[str, str] = {}
-        """Per id why an occasion showed nothing: it matters where no other did."""
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS:
-            self.own.append((index, record))
-        elif record.source == Source.MONITOR and record.event == "HANDSHAKE_SUCCEEDED":
-            self.reached = self.reached or record.detail.get("of") in LIVE
+        self.why: dict[Say, str] = {}
+        """Per sentence why an occasion showed nothing: it matters where no other did."""
 
     def finish(self) -> None:
-        for start in begun(self.context.stream.name, self.own)[:1]:
-            dials = start.bound is not None and start.bound.get("mode") == "bind"
-            if start.bound is not None and (dials or self.reached):
+        said = (event for _, event in told(self.facts.details, SocketEvent))
+        reached = any(event.event == "HANDSHAKE_SUCCEEDED" and event.of in LIVE for event in said)
+        for start in begun(self.context.stream.name, self.facts.stimuli)[:1]:
+            dials = start.bound is not None and start.bound.dials
+            if start.bound is not None and (dials or reached):
                 self.binds(start, dials=dials, missing="")
         tried = [start for name, records in self.context.instances.items() for start in _tried(name, records)]
         if "rank" in self.context.header.sets:
@@ -52,11 +42,11 @@ class Endpoint(Area):
                 self._faulty(start, found[0], shows=shows)
             else:
                 self._sound(start)
-        for requirement, reason in self.why.items():
-            if not self.tally(requirement).witnesses:
-                self.open(requirement, reason)
+        for say, reason in self.why.items():
+            if not say.tally.witnesses:
+                say.open(reason)
 
-    def _unknown(self, start: Begun, *requirements: str) -> bool:
+    def _unknown(self, start: Begun, *sentences: Say) -> bool:
         """Whether a `start` says nothing of the publisher, and why."""
         if start.by_adapter:
             why = f"{start.refused}: the adapter refused it, not the publisher"
@@ -66,72 +56,110 @@ class Endpoint(Area):
             why = "the adapter gave no answer"
         else:
             return False
-        for requirement in requirements:
-            self.why.setdefault(requirement, why)
+        for say in sentences:
+            self.why.setdefault(say, why)
         return True
 
     # what has to be refused
 
     def _faulty(self, start: Begun, fault: Fault, *, shows: bool) -> None:
-        if self._unknown(start, fault.requirement, "KVW-END-012", "KVW-END-013"):
+        refuses = {
+            Rule.NO_PORT: self.no_port,
+            Rule.PORT_RANGE: self.port_range,
+            Rule.RANK_RANGE: self.rank_range,
+            Rule.SCHEME: self.scheme,
+            Rule.EMPTY: self.empty,
+            Rule.TOO_CLOSE: self.too_close,
+            Rule.SAME: self.same,
+            Rule.LONG_PATH: self.long_path,
+        }[fault.rule]
+        if self._unknown(start, refuses, self.names, self.nothing_opened):
             return
-        self.refuses(start, fault)
+        refuses(start, fault)
         if start.refused is not None:
             self.names(start, fault, start.refused)
             if start.touched is not None and _tempts(start, fault):
                 self.nothing_opened(start, shows=shows)
 
-    @judge(*REFUSALS)
-    def refuses(self, start: Begun, fault: Fault) -> None:
-        """KVW-END-004: A publisher MUST refuse a `tcp` endpoint whose port is missing or not a decimal number.
-
-        KVW-END-005: A publisher MUST refuse a `tcp` endpoint whose port is outside 1…65535, port 0 included unless an
-        ephemeral port was asked for.
-
-        KVW-END-006: A publisher MUST refuse a `tcp` endpoint whose port plus the highest global rank exceeds 65535.
-
-        KVW-END-007: A publisher MUST refuse an endpoint whose scheme is not `tcp`, `ipc` or `inproc`.
-
-        KVW-END-008: A publisher MUST refuse an empty endpoint.
-
-        KVW-END-009: A publisher MUST refuse publish and replay endpoints on one host whose `tcp` ports lie closer
-        together than the number of ranks on that host.
-
-        KVW-END-010: A publisher MUST refuse a replay endpoint that is identical to the publish endpoint, for every
-        scheme and also for rank 0.
-
-        KVW-END-011: A publisher MUST refuse an `ipc` endpoint whose path is longer than 107 bytes after the rank
-        suffix.
-
-        Whatever keeps it from starting is a refusal here; that it comes before any socket is KVW-END-013's.
-        """
+    @staticmethod
+    def _refuses(say: Say, start: Begun, fault: Fault) -> None:
+        """Whatever keeps it from starting is a refusal here; that it comes before any socket is KVW-END-013's."""
         if start.refused is not None:
-            self.saw(fault.requirement)
+            say.saw()
             return
         assert start.bound is not None
         offending = " and ".join(map(repr, fault.endpoints))
         of = f" (rank {start.asked.rank} of {start.asked.world})" if start.asked.world > 1 else ""
-        self.broke(
-            fault.requirement,
+        say.broke(
             f"a refusal of {offending}{of}: {fault.why}",
             f"accepted: {_told(start.bound)}",
             Where(record=start.record),
         )
 
+    @judge("KVW-END-004")
+    def no_port(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-004: A publisher MUST refuse a `tcp` endpoint whose port is missing or not a decimal number."""
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-005")
+    def port_range(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-005: A publisher MUST refuse a `tcp` endpoint whose port is outside 1…65535, port 0 included unless
+        an ephemeral port was asked for.
+        """
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-006")
+    def rank_range(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-006: A publisher MUST refuse a `tcp` endpoint whose port plus the highest global rank exceeds
+        65535.
+        """
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-007")
+    def scheme(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-007: A publisher MUST refuse an endpoint whose scheme is not `tcp`, `ipc` or `inproc`."""
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-008")
+    def empty(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-008: A publisher MUST refuse an empty endpoint."""
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-009")
+    def too_close(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-009: A publisher MUST refuse publish and replay endpoints on one host whose `tcp` ports lie closer
+        together than the number of ranks on that host.
+        """
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-010")
+    def same(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-010: A publisher MUST refuse a replay endpoint that is identical to the publish endpoint, for every
+        scheme and also for rank 0.
+        """
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-011")
+    def long_path(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-011: A publisher MUST refuse an `ipc` endpoint whose path is longer than 107 bytes after the rank
+        suffix.
+        """
+        self._refuses(say, start, fault)
+
     @judge("KVW-END-012")
-    def names(self, start: Begun, fault: Fault, text: str) -> None:
+    def names(self, say: Say, start: Begun, fault: Fault, text: str) -> None:
         """KVW-END-012: A publisher MUST name the offending endpoint in the error of a refusal.
 
         As configured, or as the rank would have bound it; of two that do not go together, one.
         """
         if names_it(text, fault, start.asked.rank):
-            self.saw("KVW-END-012")
+            say.saw()
         else:
             offending = " or ".join(map(repr, fault.endpoints))
-            self.broke("KVW-END-012", f"an error that names {offending}", repr(text), Where(record=start.record))
+            say.broke(f"an error that names {offending}", repr(text), Where(record=start.record))
 
     @judge("KVW-END-013")
-    def nothing_opened(self, start: Begun, *, shows: bool) -> None:
+    def nothing_opened(self, say: Say, start: Begun, *, shows: bool) -> None:
         """KVW-END-013: A publisher MUST refuse before it opens any socket.
 
         A socket of `ipc` is a file: a directory in which a sound endpoint would lie and in which nothing appeared, not
@@ -139,16 +167,15 @@ class Endpoint(Area):
         shown by an endpoint in it that was accepted.
         """
         if start.touched:
-            self.broke(
-                "KVW-END-013",
+            say.broke(
                 f"a refusal of {' and '.join(map(repr, start.asked.endpoints))} before anything is opened",
                 "a file appeared in their directory before it was refused",
                 Where(record=start.record),
             )
         elif shows:
-            self.saw("KVW-END-013")
+            say.saw()
         else:
-            self.why.setdefault("KVW-END-013", "no accepted endpoint shows that its files can be seen from here")
+            self.why.setdefault(say, "no accepted endpoint shows that its files can be seen from here")
 
     # what has to be bound
 
@@ -157,138 +184,141 @@ class Endpoint(Area):
         named = split(wish.endpoints[0])
         ipv6, tcp, ranked = named[1].startswith("["), named[0] == "tcp", wish.rank > 0
         asks_any = wish.ephemeral or wish.undecided
-        at_rank = "KVW-END-002" if tcp else "KVW-END-003"
-        about = "KVW-END-014" if asks_any else "KVW-END-015" if ipv6 else at_rank if ranked else "KVW-END-001"
+        at_rank = self.tcp_at_rank if tcp else self.other_at_rank
+        about: Say = self.reports if asks_any else self.ipv6 if ipv6 else at_rank if ranked else self.binds
         if self._unknown(start, about):
             return
         if start.bound is None:
             if start.free is False:
                 self.why.setdefault(about, "somebody else had the port meanwhile")
-            elif not asks_any:
-                self._refused_soundly(start, about)
-        elif asks_any and start.bound.get("mode") == "bind":
+            elif asks_any:
+                pass  # whoever refuses ephemeral ports has none to report
+            elif ipv6:
+                self.ipv6(start, bound=False)
+            elif ranked:
+                at_rank(start, None)
+            else:
+                self.binds(start, dials=False, missing=wish.endpoints[0])
+        elif asks_any and start.bound.dials:
             self.why.setdefault(about, "it connects, and binds no ephemeral port")
         elif asks_any:
             self.reports(start)
         else:
-            self._bound(start, ipv6=ipv6, ranked=ranked, at_rank=at_rank)
+            self._bound(start, at_rank if ranked else None, ipv6=ipv6)
 
-    def _refused_soundly(self, start: Begun, about: str) -> None:
-        """A publisher refused what it should serve."""
-        if about == "KVW-END-015":
-            self.ipv6(start, bound=False)
-        elif about in ("KVW-END-002", "KVW-END-003"):
-            self.at_rank(start, about, bound=None)
-        else:
-            self.binds(start, dials=False, missing=start.asked.endpoints[0])
-
-    def _bound(self, start: Begun, *, ipv6: bool, ranked: bool, at_rank: str) -> None:
+    def _bound(self, start: Begun, at_rank: Bound[[Begun, str | None]] | None, *, ipv6: bool) -> None:
         assert start.bound is not None
         wish = start.asked
-        dials = start.bound.get("mode") == "bind"
-        reported = (start.bound.get("endpoint"), start.bound.get("replay"))
+        dials = start.bound.dials
+        reported = (start.bound.endpoint, start.bound.replay)
         missing = ""
         for wanted, said in zip(wish.endpoints, reported, strict=False):
             place = of_rank(wanted, wish.rank)
             if start.handshake(place) is not False or (dials and wanted == wish.endpoint):
                 continue
-            other = connectable(said) if isinstance(said, str) else None
-            if ranked and other is not None and start.handshake(other):
-                self.at_rank(start, at_rank, bound=other)
+            other = None if said is None else connectable(said)
+            if at_rank is not None and other is not None and start.handshake(other):
+                at_rank(start, other)
                 return
             missing = missing or place
         self.binds(start, dials=dials, missing=missing)
-        if ranked and not missing:
+        if at_rank is not None and not missing:
             for wanted in wish.endpoints:
                 if start.handshake(place := of_rank(wanted, wish.rank)):
-                    self.at_rank(start, at_rank, bound=place)
+                    at_rank(start, place)
                     break
         if ipv6 and not (dials or missing):
             self.ipv6(start, bound=True)
 
     @judge("KVW-END-001")
-    def binds(self, start: Begun, *, dials: bool, missing: str) -> None:
+    def binds(self, say: Say, start: Begun, *, dials: bool, missing: str) -> None:
         """KVW-END-001: A publisher MUST bind its endpoints, to which subscribers and replay clients connect.
 
         A client of ours that gets a handshake there shows it; a publisher that dials says so, or is not found.
         """
         if dials:
-            bound = (start.bound or {}).get("endpoint")
-            self.broke(
-                "KVW-END-001",
+            bound = None if start.bound is None else start.bound.endpoint
+            say.broke(
                 "a publisher that binds, and clients that connect to it",
                 f"it connects to {bound!r} and leaves the binding to its subscribers",
                 Where(record=start.record),
             )
         elif missing:
             seen = f"refused: {start.refused!r}" if start.bound is None else self._nobody(start, missing)
-            self.broke(
-                "KVW-END-001",
+            say.broke(
                 f"a publisher that binds {' and '.join(map(repr, start.asked.endpoints)) or 'what it reports'}",
                 seen,
                 Where(record=start.record),
             )
         else:
-            self.saw("KVW-END-001")
+            say.saw()
 
     def _nobody(self, start: Begun, missing: str) -> str:
         bound = max((reach.bound_s for reach in start.reached), default=0.0)
         within = f" within {bound:g} s" if bound else ""
         return f"it says that it is bound, and nobody answers at {missing!r}{within}"
 
-    @judge("KVW-END-002", "KVW-END-003")
-    def at_rank(self, start: Begun, requirement: str, *, bound: str | None) -> None:
-        """KVW-END-002: A publisher MUST bind, for a `tcp` endpoint, the configured port plus its global rank.
-
-        KVW-END-003: A publisher MUST append `_dp` and its global rank to an `ipc` or `inproc` endpoint for every rank
-        above 0, and nothing for rank 0.
-
-        The replay endpoint is derived in the same way, and shows it where the publisher dials. Only ranks above 0 are
-        occasions.
-        """
+    @staticmethod
+    def _at_rank(say: Say, start: Begun, bound: str | None) -> None:
+        """The replay endpoint is derived in the same way, and shows it where the publisher dials."""
         wish = start.asked
         expected = of_rank(wish.endpoints[0], wish.rank)
         if bound in {of_rank(endpoint, wish.rank) for endpoint in wish.endpoints}:
-            self.saw(requirement)
+            say.saw()
         else:
             seen = f"refused: {start.refused!r}" if bound is None else f"it is bound at {bound!r}"
-            self.broke(
-                requirement,
+            say.broke(
                 f"{wish.endpoints[0]!r} bound at {expected!r} by rank {wish.rank}",
                 seen,
                 Where(record=start.record),
             )
 
-    @judge("KVW-END-014")
-    def reports(self, start: Begun) -> None:
+    @judge("KVW-END-002")
+    def tcp_at_rank(self, say: Say, start: Begun, bound: str | None) -> None:
+        """KVW-END-002: A publisher MUST bind, for a `tcp` endpoint, the configured port plus its global rank.
+
+        Only ranks above 0 are occasions.
+        """
+        self._at_rank(say, start, bound)
+
+    @judge("KVW-END-003")
+    def other_at_rank(self, say: Say, start: Begun, bound: str | None) -> None:
+        """KVW-END-003: A publisher MUST append `_dp` and its global rank to an `ipc` or `inproc` endpoint for every
+        rank above 0, and nothing for rank 0.
+
+        Only ranks above 0 are occasions.
+        """
+        self._at_rank(say, start, bound)
+
+    @judge("KVW-END-014", unclaimed=unused)
+    def reports(self, say: Say, start: Begun) -> None:
         """KVW-END-014: A publisher MUST report the endpoint that it bound when an ephemeral port was asked for.
 
         Whoever refuses ephemeral ports has none to report.
         """
         assert start.bound is not None
-        said = start.bound.get("endpoint")
-        place = connectable(said) if isinstance(said, str) else None
+        said = start.bound.endpoint
+        place = connectable(said)
         if place is not None and start.handshake(place):
-            self.saw("KVW-END-014")
+            say.saw()
         else:
-            self.broke(
-                "KVW-END-014",
+            say.broke(
                 f"the port that the system gave for {start.asked.endpoint!r}",
                 f"the report {said!r}" + ("" if place is None else ", where nobody answers"),
                 Where(record=start.record),
             )
 
     @judge("KVW-END-015")
-    def ipv6(self, start: Begun, *, bound: bool) -> None:
+    def ipv6(self, say: Say, start: Begun, *, bound: bool) -> None:
         """KVW-END-015: A publisher SHOULD accept and bind IPv6 endpoints of the form `tcp://[address]:port`.
 
         Asked for only where this machine has the address ::1.
         """
         if bound:
-            self.saw("KVW-END-015")
+            say.saw()
         else:
             expected = f"{start.asked.endpoint!r} bound"
-            self.broke("KVW-END-015", expected, f"refused: {start.refused!r}", Where(record=start.record))
+            say.broke(expected, f"refused: {start.refused!r}", Where(record=start.record))
 
 
 def _of_ranks(start: Begun) -> bool:
@@ -296,16 +326,16 @@ def _of_ranks(start: Begun) -> bool:
     return start.asked.world > 1
 
 
-def _told(bound: Mapping[str, Any]) -> str:
+def _told(bound: BoundAt) -> str:
     """What a publisher says of where it is."""
-    verb = "it connects to" if bound.get("mode") == "bind" else "it says that it is bound at"
-    replay = f", replay at {bound['replay']!r}" if bound.get("replay") else ""
-    return f"{verb} {bound.get('endpoint')!r}{replay}"
+    verb = "it connects to" if bound.dials else "it says that it is bound at"
+    replay = f", replay at {bound.replay!r}" if bound.replay else ""
+    return f"{verb} {bound.endpoint!r}{replay}"
 
 
 def _tempts(start: Begun, fault: Fault) -> bool:
     """Whether there is something to open before the fault is found: an ipc endpoint that is sound by itself."""
-    together = fault.requirement in ("KVW-END-009", "KVW-END-010")
+    together = fault.rule in TOGETHER
     return any(split(e)[0] == "ipc" and (together or e not in fault.endpoints) for e in start.asked.endpoints)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, at_record, judge
+from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, Say, at_record, judge, unless
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record
 from kvwire.wire.fastpath import read_quickly
@@ -11,8 +11,6 @@ from kvwire.wire.msgpack import LimitError, WireError, walk
 
 class Envelope(Area):
     """Reads live records as they came."""
-
-    name = "envelope"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -33,23 +31,22 @@ class Envelope(Area):
         self.one_value(index, sequence, payload)
 
     @judge("KVW-ENV-001")
-    def three_frames(self, index: int, frames: tuple[bytes, ...]) -> None:
+    def three_frames(self, say: Say, index: int, frames: tuple[bytes, ...]) -> None:
         """KVW-ENV-001: A publisher MUST send every batch as one message of exactly three frames: topic, sequence
         number, payload.
         """
         if len(frames) == 3:
-            self.saw("KVW-ENV-001")
+            say.saw()
             return
         shown = " | ".join(frame[:HEX_BYTES].hex() or "(empty)" for frame in frames)
-        self.broke(
-            "KVW-ENV-001",
+        say.broke(
             "three frames: topic, sequence number, payload",
             f"{len(frames)} frames: {shown}",
             Where(record=index, frame="message", offset=0, hex=b"".join(frames)[:HEX_BYTES].hex()),
         )
 
     @judge("KVW-ENV-002")
-    def one_topic(self, index: int, topic: bytes) -> None:
+    def one_topic(self, say: Say, index: int, topic: bytes) -> None:
         """KVW-ENV-002: A publisher MUST send the same topic frame with every batch of a stream.
 
         The first message is no witness: there is nothing to differ from.
@@ -57,17 +54,16 @@ class Envelope(Area):
         if self.topic is None:
             self.topic = topic
         elif topic == self.topic:
-            self.saw("KVW-ENV-002")
+            say.saw()
         else:
-            self.broke(
-                "KVW-ENV-002",
+            say.broke(
                 f"the topic {self.topic!r} of the messages before",
                 f"the topic {topic!r}",
                 at_record(index, "topic", topic),
             )
 
-    @judge("KVW-ENV-003")
-    def declared_topic(self, index: int, topic: bytes) -> None:
+    @judge("KVW-ENV-003", unclaimed=unless(lambda stream, _: stream.topic is not None))
+    def declared_topic(self, say: Say, index: int, topic: bytes) -> None:
         """KVW-ENV-003: A publisher MUST send the topic that it declares for the stream, byte for byte.
 
         Without a declared topic there is no occasion to break it.
@@ -76,27 +72,26 @@ class Envelope(Area):
         if declared is None:
             return
         if topic == declared.encode():
-            self.saw("KVW-ENV-003")
+            say.saw()
         else:
-            self.broke(
-                "KVW-ENV-003",
+            say.broke(
                 f"the declared topic {declared!r}",
                 f"the topic {topic!r}",
                 at_record(index, "topic", topic),
             )
 
     @judge("KVW-ENV-004")
-    def utf8_topic(self, index: int, topic: bytes) -> None:
+    def utf8_topic(self, say: Say, index: int, topic: bytes) -> None:
         """KVW-ENV-004: A publisher MUST send a topic frame that is valid UTF-8 (it may be empty)."""
         try:
             topic.decode()
         except UnicodeDecodeError as error:
-            self.broke("KVW-ENV-004", "a topic frame that is valid UTF-8", str(error), at_record(index, "topic", topic))
+            say.broke("a topic frame that is valid UTF-8", str(error), at_record(index, "topic", topic))
         else:
-            self.saw("KVW-ENV-004")
+            say.saw()
 
     @judge("KVW-ENV-005")
-    def number_frame(self, index: int, frame: bytes) -> None:
+    def number_frame(self, say: Say, index: int, frame: bytes) -> None:
         """KVW-ENV-005: A publisher MUST send the sequence number as a frame of exactly 8 bytes, an unsigned integer
         in big-endian order.
 
@@ -105,8 +100,7 @@ class Envelope(Area):
         An absurd number is therefore taken as little-endian when its reversal is small.
         """
         if len(frame) != 8:
-            self.broke(
-                "KVW-ENV-005",
+            say.broke(
                 "a frame of 8 bytes",
                 f"{len(frame)} bytes: {frame[:HEX_BYTES].hex() or '(empty)'}",
                 at_record(index, "sequence", frame),
@@ -114,17 +108,16 @@ class Envelope(Area):
             return
         big, little = int.from_bytes(frame, "big"), int.from_bytes(frame, "little")
         if big >= ABSURD and little < 2**32:
-            self.broke(
-                "KVW-ENV-005",
+            say.broke(
                 f"{little.to_bytes(8, 'big').hex()}, the number {little} in big-endian order",
                 f"{frame.hex()}, which is {little} in little-endian order",
                 at_record(index, "sequence", frame),
             )
         elif big:
-            self.saw("KVW-ENV-005")
+            say.saw()
 
     @judge("KVW-ENV-006")
-    def one_value(self, index: int, sequence: bytes, payload: bytes) -> None:
+    def one_value(self, say: Say, index: int, sequence: bytes, payload: bytes) -> None:
         """KVW-ENV-006: A publisher MUST send as payload exactly one well-formed msgpack value (every `str` in it
         valid UTF-8) with no bytes after it.
 
@@ -133,12 +126,12 @@ class Envelope(Area):
         number = int.from_bytes(sequence, "big") if len(sequence) == 8 else None
         seen, offset = "", 0
         if read_quickly(payload) is not None:
-            self.saw("KVW-ENV-006")
+            say.saw()
             return
         try:
             node = walk(payload)
         except LimitError as error:
-            self.open("KVW-ENV-006", str(error))
+            say.open(str(error))
             return
         except WireError as error:
             seen, offset = str(error), error.offset
@@ -148,10 +141,9 @@ class Envelope(Area):
             elif (bad := node.first_bad_text()) is not None:
                 seen, offset = "a `str` that is not valid UTF-8", bad.start
         if not seen:
-            self.saw("KVW-ENV-006")
+            say.saw()
             return
-        self.broke(
-            "KVW-ENV-006",
+        say.broke(
             "exactly one well-formed msgpack value and no bytes after it",
             seen,
             Where(

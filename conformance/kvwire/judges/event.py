@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kvwire.cache.ledger import State
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, at_batch, judge, located
-from kvwire.trace.records import Record
-from kvwire.trace.stimuli import succeeded
+from kvwire.judges.area import Area, Context, Say, at_batch, judge, located
+from kvwire.judges.facts import Change
 from kvwire.wire.events import Event, Flaw
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
@@ -20,19 +20,14 @@ TYPED = frozenset(
 class EventArea(Area):
     """Reads every event of the timeline."""
 
-    name = "event"
-
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.sizes: dict[int, tuple[int, int]] = {}
         self.salts: dict[bytes, int] = {}
         """The salts of our prompts, and the record of the first prompt with each."""
-
-    def on_record(self, index: int, record: Record) -> None:
-        if succeeded(record, "cache") and record.detail.get("salt"):
-            salt = str(record.detail["salt"]).encode()
-            if len(salt) >= SHORT_SALT:
-                self.salts.setdefault(salt, index)
+        for prompt in self.facts.prompts:
+            if prompt.salt is not None and len(prompt.salt.encode()) >= SHORT_SALT:
+                self.salts.setdefault(prompt.salt.encode(), prompt.record)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.sizes.clear()
@@ -58,6 +53,8 @@ class EventArea(Area):
             self._stored(batch, event, flaws)
         if event.kind == "removed":
             self.removed_keys(batch, event, flaws.get("missing-key"))
+            for change in self.facts.changes:
+                self.own_group(batch, event, change)
         if event.kind in ("stored", "removed"):
             if event.keys & TYPED:
                 self.plain_types(batch, flaws.get("type"))
@@ -68,11 +65,11 @@ class EventArea(Area):
         if event.kind == "stored":
             self.no_salt(batch, event)
 
-    def _plain(self, requirement: str, batch: Batch, flaw: Flaw | None) -> None:
+    def _plain(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         if flaw is None:
-            self.saw(requirement)
+            say.saw()
         else:
-            self.broke(requirement, flaw.expected, flaw.seen, at_batch(batch, flaw))
+            say.broke(flaw.expected, flaw.seen, at_batch(batch, flaw))
 
     def _stored(self, batch: Batch, event: Event, flaws: dict[str, Flaw]) -> None:
         self.stored_keys(batch, event, flaws.get("missing-key"))
@@ -98,32 +95,32 @@ class EventArea(Area):
     # the map
 
     @judge("KVW-EVT-001")
-    def tagged_map(self, batch: Batch, flaw: Flaw | None) -> None:
+    def tagged_map(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-001: A publisher MUST send every event as a msgpack map with a key `type` whose value is a string."""
-        self._plain("KVW-EVT-001", batch, flaw)
+        self._plain(say, batch, flaw)
 
-    @judge("KVW-EVT-002")
-    def string_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    @judge("KVW-EVT-002", maps_only=True)
+    def string_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-002: A publisher MUST use msgpack `str` for every key of every map in a payload.
 
         An array event has no keys of its own; a key inside one still counts.
         """
         if event.form == "map" or flaw is not None:
-            self._plain("KVW-EVT-002", batch, flaw)
+            self._plain(say, batch, flaw)
 
-    @judge("KVW-EVT-003")
-    def keys_once(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    @judge("KVW-EVT-003", maps_only=True)
+    def keys_once(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-003: A publisher MUST send each key of a map once."""
         if event.form == "map" or flaw is not None:
-            self._plain("KVW-EVT-003", batch, flaw)
+            self._plain(say, batch, flaw)
 
     @judge("KVW-EVT-004")
-    def no_ext(self, batch: Batch, flaw: Flaw | None) -> None:
+    def no_ext(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-004: A publisher MUST NOT send a msgpack ext type anywhere in a payload."""
-        self._plain("KVW-EVT-004", batch, flaw)
+        self._plain(say, batch, flaw)
 
-    @judge("KVW-EVT-005")
-    def stored_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    @judge("KVW-EVT-005", maps_only=True)
+    def stored_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-005: A publisher MUST send all of the keys `block_hashes`, `parent_block_hash`, `token_ids`,
         `block_size`, `lora_id`, `medium` and `lora_name` in every `BlockStored`, those whose value is nil
         included.
@@ -131,45 +128,45 @@ class EventArea(Area):
         Array events have slots, not keys: the sentence does not speak of them.
         """
         if event.form == "map":
-            self._plain("KVW-EVT-005", batch, flaw)
+            self._plain(say, batch, flaw)
 
-    @judge("KVW-EVT-006")
-    def removed_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    @judge("KVW-EVT-006", maps_only=True)
+    def removed_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-006: A publisher MUST send both keys `block_hashes` and `medium` in every `BlockRemoved`, a nil
         `medium` included.
         """
         if event.form == "map":
-            self._plain("KVW-EVT-006", batch, flaw)
+            self._plain(say, batch, flaw)
 
     # hashes
 
     @judge("KVW-EVT-007")
-    def integer_hashes(self, batch: Batch, flaw: Flaw | None) -> None:
+    def integer_hashes(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-007: A publisher MUST send every hash as a msgpack integer in −2^63…2^64−1: `block_hashes` as an
         array of such integers, `parent_block_hash` as one or nil.
         """
-        self._plain("KVW-EVT-007", batch, flaw)
+        self._plain(say, batch, flaw)
 
     @judge("KVW-EVT-008")
-    def signed_hashes(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    def signed_hashes(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-008: A publisher SHOULD send hashes as signed 64-bit integers (none above 2^63−1).
 
         Only a hash whose top bit is set can show the sign; a small positive one is the same in both forms.
         """
         if flaw is None and any(value >= 2**63 for value in event.hashes):
-            self.saw("KVW-EVT-008")
+            say.saw()
         elif flaw is not None:
-            self._plain("KVW-EVT-008", batch, flaw)
+            self._plain(say, batch, flaw)
 
     @judge("KVW-EVT-009")
-    def no_zero(self, batch: Batch, flaw: Flaw | None) -> None:
+    def no_zero(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-009: A publisher SHOULD NOT send a hash that is 0."""
-        self._plain("KVW-EVT-009", batch, flaw)
+        self._plain(say, batch, flaw)
 
     # tokens
 
     @judge("KVW-EVT-010")
-    def token_range(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    def token_range(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-010: A publisher MUST send `token_ids` as an array of integers in 0…2^32−1 (in 0…2^31−1 where the
         stream hashes four-byte tokens, `/u32`), except the digest string of a multimodal item.
         """
@@ -183,20 +180,20 @@ class EventArea(Area):
                     event.start,
                     event.end,
                 )
-        self._plain("KVW-EVT-010", batch, flaw)
+        self._plain(say, batch, flaw)
 
     def _algorithm(self, event: Event) -> str | None:
         return event.hash_algo or self.context.statement.algorithm
 
     @judge("KVW-EVT-011")
-    def digest_tokens(self, event: Event) -> None:
+    def digest_tokens(self, say: Say, event: Event) -> None:
         """KVW-EVT-011: A publisher MAY send the digest token of a multimodal item as a string of exactly 64
         hexadecimal digits in `token_ids`.
         """
-        self.saw("KVW-EVT-011", sum(1 for token in event.tokens if isinstance(token, bytes)))
+        say.saw(sum(1 for token in event.tokens if isinstance(token, bytes)))
 
     @judge("KVW-EVT-012")
-    def mm_keys(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    def mm_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-012: A publisher MUST send `mm_keys`, with one list of `mm_key` maps per element of `block_hashes`,
         in every `BlockStored` whose `token_ids` hold a digest string.
         """
@@ -218,17 +215,17 @@ class EventArea(Area):
                 event.start,
                 event.end,
             )
-        self._plain("KVW-EVT-012", batch, flaw)
+        self._plain(say, batch, flaw)
 
     @judge("KVW-EVT-013")
-    def full_blocks(self, batch: Batch, flaw: Flaw | None) -> None:
+    def full_blocks(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-013: A publisher MUST announce full blocks only: in every `BlockStored`, `block_hashes` is not
         empty and `token_ids` holds exactly `block_size` elements per hash.
         """
-        self._plain("KVW-EVT-013", batch, flaw)
+        self._plain(say, batch, flaw)
 
     @judge("KVW-EVT-014")
-    def block_size(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    def block_size(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-014: A publisher MUST send `block_size` as a positive integer that stays the same for each group of
         a stream within an incarnation.
         """
@@ -243,39 +240,59 @@ class EventArea(Area):
                     event.start,
                     event.end,
                 )
-        self._plain("KVW-EVT-014", batch, flaw)
+        self._plain(say, batch, flaw)
 
     # the rest
 
     @judge("KVW-EVT-015")
-    def medium(self, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+    def medium(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-015: A publisher MUST send `medium` as a non-empty string or nil.
 
         An absent key is a missing key (KVW-EVT-005, KVW-EVT-006) and no occasion here.
         """
         if "medium" in event.keys:
-            self._plain("KVW-EVT-015", batch, flaw)
+            self._plain(say, batch, flaw)
 
     @judge("KVW-EVT-016")
-    def registered_medium(self, batch: Batch, event: Event, malformed: Flaw | None, flaw: Flaw | None) -> None:
+    def registered_medium(
+        self, say: Say, batch: Batch, event: Event, malformed: Flaw | None, flaw: Flaw | None
+    ) -> None:
         """KVW-EVT-016: A publisher SHOULD send as `medium` one of `GPU`, `CPU`, `DISK`, `STORAGE`, `EXTERNAL`,
         `REMOTE`, a name that begins with `x-`, or nil.
         """
         if "medium" in event.keys and malformed is None:
-            self._plain("KVW-EVT-016", batch, flaw)
+            self._plain(say, batch, flaw)
 
-    @judge("KVW-EVT-018")
-    def edition_key(self, event: Event) -> None:
+    @judge("KVW-EVT-017", memory="O(resident)")
+    def own_group(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
+        """KVW-EVT-017: A publisher MUST send a `BlockRemoved` with the group of the `BlockStored` that announced the
+        block (an absent `group_idx` is group 0).
+
+        Broken only when another group of that medium is known to hold the hash, and the named one is known not to: who
+        joined late may have missed its store in the named group too.
+        """
+        key, before, elsewhere = change
+        if before is State.RESIDENT:
+            say.saw()
+        elif before is State.ABSENT and elsewhere:
+            say.broke(
+                f"group {', '.join(map(str, sorted(elsewhere)))}, in which {key.hash} was stored",
+                f"a removal from group {key.group}",
+                at_batch(batch, event=event),
+            )
+
+    @judge("KVW-EVT-018", maps_only=True)
+    def edition_key(self, say: Say, event: Event) -> None:
         """KVW-EVT-018: A publisher MAY add to an event the key `v` with the integer number of the edition that it
         follows.
         """
         if event.v is not None:
-            self.saw("KVW-EVT-018")
+            say.saw()
         elif "v" in event.keys:
-            self.note("KVW-EVT-018", f"the `v` of a `{event.tag}` is no integer")
+            say.note(f"the `v` of a `{event.tag}` is no integer")
 
     @judge("KVW-EVT-019")
-    def no_salt(self, batch: Batch, event: Event) -> None:
+    def no_salt(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-EVT-019: A publisher MUST NOT put the clear text of a cache salt into an event.
 
         Only salts that the harness used before the event are looked for, so that a chance string is no failure.
@@ -291,14 +308,14 @@ class EventArea(Area):
             if salt in chunk:
                 start = where.start + chunk.index(salt)
                 flaw = Flaw("salt", "no clear text of a cache salt", repr(salt.decode()), start, start + len(salt))
-                self._plain("KVW-EVT-019", batch, flaw)
+                self._plain(say, batch, flaw)
                 return
-        self.saw("KVW-EVT-019")
+        say.saw()
 
     @judge("KVW-EVT-021")
-    def plain_types(self, batch: Batch, flaw: Flaw | None) -> None:
+    def plain_types(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-021: A publisher MUST send `lora_id` as an integer or nil, `lora_name` as a string or nil, and,
         where it sends them, `group_idx` and `kv_cache_spec_sliding_window` as non-negative integers or nil,
         `kv_cache_spec_kind` and `hash_algo` as strings or nil.
         """
-        self._plain("KVW-EVT-021", batch, flaw)
+        self._plain(say, batch, flaw)

@@ -14,10 +14,10 @@ from kvwire.cache.parity import Example, Examples, Match, Parity
 from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
 from kvwire.hashes.mistakes import BY_NAME, difference
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import HEX_BYTES, Area, Context, at_batch, judge
-from kvwire.judges.verdict import EXAMPLES, Where
-from kvwire.trace.records import Record
-from kvwire.trace.stimuli import prompts
+from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unless, unused
+from kvwire.judges.verdict import EXAMPLES, Reason, Where
+from kvwire.standard.statement import Statement
+from kvwire.trace.records import StreamInfo
 from kvwire.wire.events import Event
 from kvwire.wire.msgpack import Kind, walk
 
@@ -50,15 +50,22 @@ def _told(example: Example, because: str) -> tuple[str, str]:
     return (wanted if example.wanted is None else f"{example.wanted}, {wanted}"), seen
 
 
+def _recomputable(_: StreamInfo, statement: Statement) -> bool:
+    return statement.algorithm != OPAQUE
+
+
+def _untold(stream: StreamInfo, statement: Statement) -> Reason | None:
+    """No function is named, or none that could be false."""
+    return Reason.NOT_USED if statement.algorithm is None else unless(_recomputable)(stream, statement)
+
+
 class Hashing(Area):
     """Follows chains and recomputes what can be; remembers what each hash stood for."""
 
-    name = "hashing"
     memory = "O(window)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.stimuli: list[tuple[int, Record]] = []
         self.identity = Identity()
         self.parity = Parity()
         self.declared = context.statement.algorithm
@@ -67,13 +74,9 @@ class Hashing(Area):
 
     # hooks
 
-    def on_record(self, index: int, record: Record) -> None:
-        if record.event == "cache":
-            self.stimuli.append((index, record))
-
     def on_incarnation(self, incarnation: Incarnation) -> None:
         if not self.lives:
-            self.identity = Identity(prompts(self.stimuli))
+            self.identity = Identity(self.facts.prompts)
             self.parity = Parity(self.identity.chains.scopes)
         self._begin()
 
@@ -104,9 +107,9 @@ class Hashing(Area):
             self.true_function()
         self.different_scopes()
 
-    def _at(self, requirement: str, batch: Batch, event: Event, index: int) -> Where:
+    def _at(self, say: Say, batch: Batch, event: Event, index: int) -> Where:
         """The place of a hash, while findings are still shown; walking every payload would cost too much."""
-        shown = len(self.tally(requirement).findings) < EXAMPLES
+        shown = len(say.tally.findings) < EXAMPLES
         return at_hash(batch, event, index) if shown else at_batch(batch)
 
     # announcements
@@ -120,8 +123,7 @@ class Hashing(Area):
             self.announced = label
             self._against_the_statement(batch, event, label)
         if label == KEY_LABEL:
-            self.broke(
-                "KVW-HSH-002",
+            self.true_function.broke(
                 f"the label of a function whose hash has 64 bits, such as `{BARE}/u32`",
                 f"`{KEY_LABEL}`, which is the 32-byte key and no wire hash",
                 at_batch(batch, event=event),
@@ -131,25 +133,24 @@ class Hashing(Area):
         if self.declared not in LABELS or label not in LABELS or OPAQUE in (self.declared, label):
             return
         if not {f.name for f in named(self.declared)} & {f.name for f in named(label)}:
-            self.broke(
-                "KVW-HSH-002",
+            self.true_function.broke(
                 f"`{self.declared}` announced, as the statement declares",
                 f"`{label}`",
                 at_batch(batch, event=event),
             )
 
-    @judge("KVW-HSH-009")
-    def may_announce(self, label: str) -> None:
+    @judge("KVW-HSH-009", memory="O(1)", maps_only=True)
+    def may_announce(self, say: Say, label: str) -> None:
         """KVW-HSH-009: A publisher MAY announce its hash function in the key `hash_algo` of `BlockStored` and
         `BlockRemoved`, by a label of the wire registry or a name of the foreign functions.
         """
         if label in LABELS:
-            self.saw("KVW-HSH-009")
+            say.saw()
         else:
-            self.open("KVW-HSH-009", f"`{label}` is neither a label of the registry nor a named foreign function")
+            say.open(f"`{label}` is neither a label of the registry nor a named foreign function")
 
-    @judge("KVW-HSH-003")
-    def constant_announcement(self, batch: Batch, event: Event, label: str) -> None:
+    @judge("KVW-HSH-003", unclaimed=unused, memory="O(1)")
+    def constant_announcement(self, say: Say, batch: Batch, event: Event, label: str) -> None:
         """KVW-HSH-003: A publisher MUST announce one and the same `hash_algo` throughout a stream, if it announces any.
 
         An event without `hash_algo` announces nothing and is no violation; a new incarnation may announce anew.
@@ -157,23 +158,19 @@ class Hashing(Area):
         if self.announced is None:
             return
         if label == self.announced:
-            self.saw("KVW-HSH-003")
+            say.saw()
         else:
-            self.broke(
-                "KVW-HSH-003", f"`{self.announced}`, as announced before", f"`{label}`", at_batch(batch, event=event)
-            )
+            say.broke(f"`{self.announced}`, as announced before", f"`{label}`", at_batch(batch, event=event))
 
-    @judge("KVW-HSH-004")
-    def qualified_label(self, batch: Batch, event: Event, label: str) -> None:
+    @judge("KVW-HSH-004", unclaimed=unused, memory="O(1)")
+    def qualified_label(self, say: Say, batch: Batch, event: Event, label: str) -> None:
         """KVW-HSH-004: A publisher that announces a `v2` function SHOULD announce a label that names the token width
         (`/u32` or `/u64`).
         """
         if label.endswith(("/u32", "/u64")):
-            self.saw("KVW-HSH-004")
+            say.saw()
         else:
-            self.broke(
-                "KVW-HSH-004", "a label that ends in `/u32` or `/u64`", f"`{label}`", at_batch(batch, event=event)
-            )
+            say.broke("a label that ends in `/u32` or `/u64`", f"`{label}`", at_batch(batch, event=event))
 
     # parity
 
@@ -192,34 +189,33 @@ class Hashing(Area):
                 if isinstance(result, Match):
                     self.four_byte_tokens(batch, event, index, result)
 
-    @judge("KVW-HSH-007")
-    def four_byte_tokens(self, batch: Batch, event: Event, index: int, result: Match) -> None:
+    @judge("KVW-HSH-007", unclaimed=unused, memory="O(1)")
+    def four_byte_tokens(self, say: Say, batch: Batch, event: Event, index: int, result: Match) -> None:
         """KVW-HSH-007: A publisher that announces a `v2` function SHOULD hash four-byte tokens (`/u32`).
 
         Decided by what recomputes, not by the label, which may be bare, or false (that is KVW-HSH-002).
         """
         widths = {name[-4:] for name in result.functions if name.startswith(KEY_LABEL)}
         if "/u32" in widths:
-            self.saw("KVW-HSH-007")
+            say.saw()
         elif "/u64" in widths:
-            self.broke(
-                "KVW-HSH-007",
+            say.broke(
                 "tokens hashed as four bytes",
                 f"hash {event.hashes[index]}, of eight-byte tokens",
-                self._at("KVW-HSH-007", batch, event, index),
+                self._at(say, batch, event, index),
             )
 
-    def _each(self, requirement: str, examples: Examples, because: str = "") -> None:
+    def _each(self, say: Say, examples: Examples, because: str = "") -> None:
         """Count every block of ``examples``, and show the first ones."""
         shown = [
             (*_told(example, because), at_hash(example.batch, example.event, example.index))
             for example in examples.first
         ]
         for number in range(examples.count):
-            self.broke(requirement, *shown[min(number, len(shown) - 1)])
+            say.broke(*shown[min(number, len(shown) - 1)])
 
-    @judge("KVW-HSH-001")
-    def one_function(self) -> None:
+    @judge("KVW-HSH-001", unclaimed=unless(_recomputable))
+    def one_function(self, say: Say) -> None:
         """KVW-HSH-001: A publisher MUST compute all hashes of a stream by one and the same function: one of the wire
         registry, one of the named foreign functions, or one declared `opaque`.
 
@@ -228,22 +224,22 @@ class Hashing(Area):
         A salted chain, a late join, a hole give no mismatch: their inputs are not known.
         """
         parity, main, mistake = self.parity, self.parity.main, self.parity.mistake
-        self._each("KVW-HSH-001", parity.conflicts, ", as before")
+        self._each(say, parity.conflicts, ", as before")
         if main is not None:
             missed = parity.missed.get(main.name, Examples())
-            self._each("KVW-HSH-001", missed, f", as {parity.matches[main.name]} other blocks")
+            self._each(say, missed, f", as {parity.matches[main.name]} other blocks")
         elif mistake is not None:
-            self._each("KVW-HSH-001", parity.mistaken[mistake])
+            self._each(say, parity.mistaken[mistake])
         if main is not None or mistake is None:
-            self.saw("KVW-HSH-001", parity.matched - parity.conflicts.count)
-        if not self.tally("KVW-HSH-001").violations:
+            say.saw(parity.matched - parity.conflicts.count)
+        if not self.one_function.tally.violations:
             self._undecided()
         for label in dict.fromkeys(BY_NAME[name].label for name in parity.matches):
             counts = {name: count for name, count in parity.matches.items() if BY_NAME[name].label == label}
             best = [name for name, count in counts.items() if count == max(counts.values())]
-            self.note("KVW-HSH-001", f"matches ×{counts[best[0]]} {best[0] if len(best) == 1 else label}")
+            say.note(f"matches ×{counts[best[0]]} {best[0] if len(best) == 1 else label}")
         for why, count in sorted(parity.unknown.items()):
-            self.note("KVW-HSH-001", f"{count} blocks not recomputed: {why}")
+            say.note(f"{count} blocks not recomputed: {why}")
 
     def _undecided(self) -> None:
         """Say what stays open: nothing matched, or too few blocks speak for a fault."""
@@ -252,14 +248,14 @@ class Hashing(Area):
         near = f"; nearest: {near}" if near else ""
         differing = max((found.count for found in parity.missed.values()), default=0)
         if not parity.matched:
-            self.open("KVW-HSH-001", f"no known function reproduces these hashes, and none is declared `opaque`{near}")
+            self.one_function.open(f"no known function reproduces these hashes, and none is declared `opaque`{near}")
         elif differing and parity.main is None:  # else they are those of which its function cannot say anything
-            self.open("KVW-HSH-001", f"{differing} blocks differ from what matches elsewhere, too few to decide{near}")
+            self.one_function.open(f"{differing} blocks differ from what matches elsewhere, too few to decide{near}")
         elif not parity.solid:
-            self.open("KVW-HSH-001", f"a known mistake gives the {parity.matched} short blocks that match, too")
+            self.one_function.open(f"a known mistake gives the {parity.matched} short blocks that match, too")
 
-    @judge("KVW-HSH-002")
-    def true_function(self) -> None:
+    @judge("KVW-HSH-002", unclaimed=_untold)
+    def true_function(self, say: Say) -> None:
         """KVW-HSH-002: A publisher MUST compute its hashes by the function that it announces in `hash_algo` or declares
         in its statement.
 
@@ -270,35 +266,34 @@ class Hashing(Area):
         label = self.announced if self.announced not in (None, OPAQUE) else self.declared
         if label is None:
             return
-        self.saw("KVW-HSH-002", parity.told)
-        self._each("KVW-HSH-002", parity.untrue)
+        say.saw(parity.told)
+        self._each(say, parity.untrue)
         if label not in LABELS and label != KEY_LABEL:
-            self.open("KVW-HSH-002", f"`{label}` names no function of edition 1")
+            say.open(f"`{label}` names no function of edition 1")
         elif not parity.told and not parity.untrue.count:
             why = "; ".join(f"{count} blocks: {why}" for why, count in sorted(parity.unknown.items()))
-            self.open("KVW-HSH-002", f"`{label}` reproduces none of these hashes, and not all inputs are known ({why})")
+            say.open(f"`{label}` reproduces none of these hashes, and not all inputs are known ({why})")
 
     # identity
 
     @judge("KVW-HSH-008")
-    def different_chains(self, batch: Batch, event: Event, index: int, sight: Sight) -> None:
+    def different_chains(self, say: Say, batch: Batch, event: Event, index: int, sight: Sight) -> None:
         """KVW-HSH-008: A publisher MUST give different hashes to chains whose tokens differ within one incarnation.
 
         One hash for two blocks of different tokens, or for equal blocks under two parents whose tokens differ. A
         parent that is nil once proves nothing: that it is nil wrongly is another fault (KVW-CHN-001).
         """
         if sight.fresh:
-            self.saw("KVW-HSH-008")
+            say.saw()
         elif sight.clash is not None:
-            self.broke(
-                "KVW-HSH-008",
+            say.broke(
                 "a hash of its own for each chain of tokens",
                 f"hash {event.hashes[index]}, which stood for {sight.clash}",
-                self._at("KVW-HSH-008", batch, event, index),
+                self._at(say, batch, event, index),
             )
 
     @judge("KVW-HSH-006")
-    def equal_chains(self, batch: Batch, event: Event, index: int, sight: Sight) -> None:
+    def equal_chains(self, say: Say, batch: Batch, event: Event, index: int, sight: Sight) -> None:
         """KVW-HSH-006: A publisher MUST give equal hashes to equal chains (same reuse scope, same tokens) within one
         incarnation.
 
@@ -308,17 +303,16 @@ class Hashing(Area):
         if sight.before is None:
             return
         if sight.before == event.hashes[index]:
-            self.saw("KVW-HSH-006")
+            say.saw()
         else:
-            self.broke(
-                "KVW-HSH-006",
+            say.broke(
                 f"{sight.before}, the hash of this chain before ({sight.scope})",
                 str(event.hashes[index]),
-                self._at("KVW-HSH-006", batch, event, index),
+                self._at(say, batch, event, index),
             )
 
     @judge("KVW-HSH-005")
-    def different_scopes(self) -> None:
+    def different_scopes(self, say: Say) -> None:
         """KVW-HSH-005: A publisher MUST give different hashes to the same tokens in different reuse scopes (LoRA
         adapter, cache salt).
 
@@ -328,19 +322,17 @@ class Hashing(Area):
         no other hash was ever seen for the chain. A store that does not come is no proof: it may be shed or lost.
         """
         for proof in self.identity.shared():
-            self.broke(
-                "KVW-HSH-005",
+            say.broke(
                 "another hash for the same tokens in another reuse scope",
                 proof.text,
-                self._at("KVW-HSH-005", proof.batch, proof.event, proof.index),
+                self._at(say, proof.batch, proof.event, proof.index),
             )
         apart, untold = self.identity.told_apart(), self.identity.untold()
-        self.saw("KVW-HSH-005", apart)
+        say.saw(apart)
         one_stream = len(self.context.header.streams) < 2
         whole = one_stream and self.lives == 1 and not any(i.gaps for i in self.context.timeline.incarnations)
         if untold and (whole or not apart):
-            self.open(
-                "KVW-HSH-005",
+            say.open(
                 f"{untold} first blocks ran in more scopes than hashes were seen for them: what is missing was shed, "
                 "lost, or is one of those",
             )

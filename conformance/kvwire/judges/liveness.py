@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from kvwire.judges.area import Area, Context, judge
+from kvwire.judges.area import Area, Say, judge, unless
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import Strain, strains
-from kvwire.trace.instances import Records
-from kvwire.trace.records import Record, Source
-from kvwire.trace.stimuli import succeeded
+from kvwire.trace.calls import BurstCall, CacheCall, PublishCall, StartCall, StatsCall, StopCall
+from kvwire.trace.detail import Detail
+from kvwire.trace.marks import BurstBegins, Freed, IdleDone
+from kvwire.trace.records import Records, told
 from kvwire.wire.framing import split_live
 
 ATTEMPTS = 3
@@ -17,38 +18,26 @@ ATTEMPTS = 3
 class Liveness(Area):
     """Reads how long calls took under strain, what came of idle times and of stops."""
 
-    name = "liveness"
     memory = "O(instances)"
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.freed: list[tuple[int, Record]] = []
-        self.own: list[tuple[int, Record]] = []
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS:
-            self.own.append((index, record))
-        if record.event == "freed":
-            self.freed.append((index, record))
-        elif record.event == "idle-done":
-            self.beats(index, record)
-
     def finish(self) -> None:
+        for index, idle in told(self.facts.stimuli, IdleDone):
+            self.beats(index, idle)
         situations: dict[str, list[Strain]] = {}
-        for strain in strains(self.own):
+        for strain in strains(self.facts.stimuli):
             situations.setdefault(strain.situation, []).append(strain)
         for situation, attempts in situations.items():
             self.never_blocks(situation, attempts)
         for records in self.context.instances.values():
-            self.freed += [(index, record) for index, record in records if record.event == "freed"]
             self._saturated(records)
-        for index, record in self.freed:
-            self.frees(index, record)
+        for records in (self.facts.stimuli, *self.context.instances.values()):
+            for index, freed in told(records, Freed):
+                self.frees(index, freed)
 
     # the engine
 
     @judge("KVW-LIV-001")
-    def never_blocks(self, situation: str, attempts: list[Strain]) -> None:
+    def never_blocks(self, say: Say, situation: str, attempts: list[Strain]) -> None:
         """KVW-LIV-001: A publisher MUST NOT block its engine beyond the declared bound `publish_ms` for a slow
         subscriber, a full queue or a replay client.
 
@@ -60,59 +49,57 @@ class Liveness(Area):
         long = [attempt for attempt in calm if attempt.longest_ms > bound]
         for attempt in attempts:
             if attempt.longest_ms <= bound:
-                self.saw("KVW-LIV-001", attempt.calls)
+                say.saw(attempt.calls)
         if len(long) >= ATTEMPTS and len(long) == len(calm):
             times = ", ".join(f"{attempt.longest_ms:.0f}" for attempt in long)
-            self.broke(
-                "KVW-LIV-001",
+            say.broke(
                 f"a call that returns within {bound:g} ms",
                 f"{situation}: in {len(long)} attempts of {len(long)} a call that took {times} ms",
                 Where(record=long[0].record),
             )
         elif len(long) == len(attempts) or not calm:
-            self.open("KVW-LIV-001", f"{situation}: a call was too long, and too few attempts could be made to be sure")
+            say.open(f"{situation}: a call was too long, and too few attempts could be made to be sure")
         elif long:
-            self.note("KVW-LIV-001", f"{situation}: a call took {long[0].longest_ms:.0f} ms, and the next ones did not")
+            say.note(f"{situation}: a call took {long[0].longest_ms:.0f} ms, and the next ones did not")
 
-    @judge("KVW-LIV-002")
-    def beats(self, index: int, record: Record) -> None:
+    @judge("KVW-LIV-002", unclaimed=unless(lambda _, statement: statement.bounds.heartbeat_s is not None))
+    def beats(self, say: Say, index: int, idle: IdleDone) -> None:
         """KVW-LIV-002: A publisher SHOULD send an empty batch when it has sent nothing for the declared interval
         `heartbeat_s`.
 
         The harness is silent and waits for twice the interval. A stream on which others cause batches shows nothing.
         """
         interval = self.context.statement.bounds.heartbeat_s
-        match record.detail["outcome"]:
+        match idle.outcome:
             case "seen":
-                self.saw("KVW-LIV-002")
+                say.saw()
             case "bound":
-                self.broke(
-                    "KVW-LIV-002",
+                say.broke(
                     f"an empty batch after {interval:g} s without one",
-                    f"nothing for {record.detail['after_s']:g} s",
+                    f"nothing for {idle.after_s:g} s",
                     Where(record=index),
                 )
             case _:
-                self.open("KVW-LIV-002", "the stream was not idle for the declared interval")
+                say.open("the stream was not idle for the declared interval")
 
     # stopping
 
     def _saturated(self, records: Records) -> None:
         """A burst on a way that is stopped, the publisher's stop at once, and what passed when the way was free."""
-        begun = [at for at, (_, record) in enumerate(records) if record.event == "burst-begins"]
+        begun = [at for at, (_, record) in enumerate(records) if isinstance(record.detail, BurstBegins)]
         for at in begun:
             burst = _Burst(records, at)
             if burst.stop is None:
                 continue
             if burst.why_open:
-                for requirement in ("KVW-LIV-003", "KVW-LIV-004"):
-                    self.open(requirement, burst.why_open)
+                self.sends_all.open(burst.why_open)
+                self.counts_rest.open(burst.why_open)
                 continue
             self.sends_all(burst)
             self.counts_rest(burst)
 
     @judge("KVW-LIV-003")
-    def sends_all(self, burst: _Burst) -> None:
+    def sends_all(self, say: Say, burst: _Burst) -> None:
         """KVW-LIV-003: A publisher SHOULD send every batch that it accepted, on an orderly stop, within the declared
         bound `stop_s`.
 
@@ -121,47 +108,43 @@ class Liveness(Area):
         the stop; a hole before it was not.
         """
         if not burst.missing:
-            self.saw("KVW-LIV-003", burst.accepted)
+            say.saw(burst.accepted)
             return
-        self.broke(
-            "KVW-LIV-003",
+        say.broke(
             f"the {burst.accepted} batches that were accepted before the stop, up to number {burst.last}",
             f"nothing after number {burst.seen}: the last {burst.missing} never came",
             Where(record=burst.stop, number=str(burst.seen)),
         )
 
     @judge("KVW-LIV-004")
-    def counts_rest(self, burst: _Burst) -> None:
+    def counts_rest(self, say: Say, burst: _Burst) -> None:
         """KVW-LIV-004: A publisher MUST count as dropped every batch that it accepted and did not send before it
         stopped.
 
         Each accepted batch is an occasion: it arrives, or is counted. Without counters a loss stays open.
         """
         if burst.missing and burst.dropped is None:
-            self.open("KVW-LIV-004", f"{burst.missing} accepted batches never came, and the adapter counts no drops")
+            say.open(f"{burst.missing} accepted batches never came, and the adapter counts no drops")
         elif burst.missing > (burst.dropped or 0):
-            self.broke(
-                "KVW-LIV-004",
+            say.broke(
                 f"{burst.missing} more batches counted as dropped: so many were accepted and never came",
                 f"{burst.dropped} more",
                 Where(record=burst.stop),
             )
         else:
-            self.saw("KVW-LIV-004", burst.accepted)
+            say.saw(burst.accepted)
 
     @judge("KVW-LIV-005")
-    def frees(self, index: int, record: Record) -> None:
+    def frees(self, say: Say, index: int, freed: Freed) -> None:
         """KVW-LIV-005: A publisher SHOULD free its ports within the declared bound `stop_s` on an orderly stop.
 
         The harness tries to bind them until it succeeds, for the bound and a second more, as this machine may be busy.
         """
-        if record.detail["outcome"] == "free":
-            self.saw("KVW-LIV-005")
-        elif record.detail["outcome"] == "held":
-            endpoint, bound = record.detail["endpoint"], record.detail["bound_s"]
-            self.broke(
-                "KVW-LIV-005",
-                f"{endpoint!r} free again within {bound:g} s of the stop",
+        if freed.outcome == "free":
+            say.saw()
+        elif freed.outcome == "held":
+            say.broke(
+                f"{freed.endpoint!r} free again within {freed.bound_s:g} s of the stop",
                 "somebody still listens there",
                 Where(record=index),
             )
@@ -182,21 +165,21 @@ class _Burst:
         prompts = False
         self.dropped: int | None = None
         offered: int | None = None
-        dropped_before = _counter(before, "dropped")
+        counters = [call.dropped for _, call in told(before, StatsCall) if call.succeeded]
+        dropped_before = (counters[-1] if counters else None) or 0
         for index, record in after:
-            if record.event in ("start", "burst-begins"):
-                break
-            if record.event == "stop":
-                self.stop = index
-                failed = record.detail.get("error") or record.detail.get("refused")
-                self.why_open = f"the stop failed: {failed}" if failed else ""
-            elif self.stop is None:
-                self.accepted += _accepted(record)
-                prompts = prompts or record.event == "cache"
-            elif succeeded(record, "stats"):
-                offered = record.detail.get("offered")
-                dropped = record.detail.get("dropped")
-                self.dropped = None if dropped is None else dropped - (dropped_before or 0)
+            match record.detail:
+                case StartCall() | BurstBegins():
+                    break
+                case StopCall(error=error, refused=refused):
+                    self.stop = index
+                    failed = error or refused
+                    self.why_open = f"the stop failed: {failed}" if failed else ""
+                case StatsCall(succeeded=True, offered=offered, dropped=dropped) if self.stop is not None:
+                    self.dropped = None if dropped is None else dropped - dropped_before
+                case detail if self.stop is None:
+                    self.accepted += _accepted(detail)
+                    prompts = prompts or isinstance(detail, CacheCall)
         first, self.seen = _newest(before), _newest(records)
         if first is None or self.seen is None or not self.accepted:
             self.why_open = self.why_open or "nothing was heard of this publisher before the burst, or nothing accepted"
@@ -209,17 +192,16 @@ class _Burst:
         self.missing = max(0, self.last - self.seen)
 
 
-def _accepted(record: Record) -> int:
+def _accepted(detail: Detail | None) -> int:
     """How many batches a stimulus got accepted."""
-    if record.source != Source.STIMULUS or record.event not in ("publish", "burst", "cache"):
-        return 0
-    answer = record.detail.get("accepted", record.event == "cache" and succeeded(record, "cache"))
-    return sum(answer) if isinstance(answer, list) else int(bool(answer))
-
-
-def _counter(records: Records, name: str) -> int | None:
-    values = [record.detail.get(name) for _, record in records if succeeded(record, "stats")]
-    return values[-1] if values else None
+    match detail:
+        case PublishCall(accepted=True):
+            return 1
+        case BurstCall(accepted=tuple(answers)):
+            return sum(answers)
+        case CacheCall(succeeded=True):
+            return 1
+    return 0
 
 
 def _newest(records: Records) -> int | None:

@@ -1,36 +1,69 @@
-"""Where each judge stands in the source, for whoever compares judges with the standard."""
+"""Where the judges and the ids stand in the source, for whoever compares judges with the standard."""
 
 from __future__ import annotations
 
-import importlib
+import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
-from kvwire.judges.area import Area
-from kvwire.standard.drift import Place
+from kvwire.judges import AREAS
+from kvwire.judges.area import judges_of
+from kvwire.standard.drift import Place, Use
+from kvwire.standard.prose import ID
+
+JUDGING = ("judges", "conclusion")
+"""The rooms in which an id stands where its judge is marked with it, and nowhere else."""
 
 
-def places(table: Mapping[str, str]) -> dict[str, Place]:
-    """Where the judges of a table (requirement id → ``area.method``, as ``kvwire.judges.TABLE``) stand."""
-    root = Path(str(resources.files("kvwire"))).parents[1]
-    found: dict[str, Place] = {}
-    for requirement, place in table.items():
-        area, _, method = place.partition(".")
-        module = importlib.import_module(f"kvwire.judges.{area}")
-        (owner,) = (
-            value
-            for value in vars(module).values()
-            if isinstance(value, type) and issubclass(value, Area) and vars(value).get("name") == area
+def _package() -> Path:
+    return Path(str(resources.files("kvwire")))
+
+
+def _named(file: Path) -> str:
+    root = _package().parents[1]
+    return str(file.relative_to(root) if file.is_relative_to(root) else file)
+
+
+def places() -> tuple[Place, ...]:
+    """Every judge of every area."""
+    return tuple(
+        Place(
+            id=judge.requirement,
+            area=judge.chapter,
+            method=judge.name,
+            doc=judge.__doc__ or "",
+            memory=judge.memory or area.memory,
+            file=_named(Path(inspect.getfile(judge.method))),
+            line=inspect.getsourcelines(judge.method)[1],
         )
-        function = getattr(owner, method)
-        file = Path(inspect.getfile(function))
-        found[requirement] = Place(
-            area=area,
-            method=method,
-            doc=function.__doc__ or "",
-            file=str(file.relative_to(root) if file.is_relative_to(root) else file),
-            line=inspect.getsourcelines(function)[1],
-        )
-    return found
+        for area in AREAS
+        for judge in judges_of(area)
+    )
+
+
+def uses() -> tuple[Use, ...]:
+    """Every id that is a text of its own in the code of the harness, except where a judge is marked with it."""
+    return tuple(use for file in sorted(_package().rglob("*.py")) for use in _uses(file))
+
+
+def _uses(file: Path) -> Iterator[Use]:
+    text = file.read_text(encoding="utf-8")
+    if "KVW-" not in text:
+        return
+    nodes = list(ast.walk(ast.parse(text)))
+    marks = {
+        node.args[0]
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "judge" and node.args
+    }
+    judging = file.relative_to(_package()).parts[0] in JUDGING
+    for node in nodes:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and ID.match(node.value)
+            and node not in marks
+        ):
+            yield Use(id=node.value, file=_named(file), line=node.lineno, judging=judging)

@@ -1,4 +1,4 @@
-"""Rank: which cache a stream describes, and that each has a stream and a counter of its own (spec/rank.md).
+"""Rank: which cache a stream describes, and that each has a stream of its own (spec/rank.md).
 
 Ranks that belong together are the declared streams of a run, or the instances that the harness started as ranks of one
 deployment, each with tokens of its own.
@@ -11,35 +11,22 @@ from collections.abc import Mapping, Sequence
 
 from kvwire.history import timeline as timelines
 from kvwire.history.timeline import Batch
-from kvwire.judges.area import Area, Context, at_batch, at_element, judge
+from kvwire.judges.area import Area, Context, Say, at_batch, at_element, judge, unless
 from kvwire.judges.verdict import Where
-from kvwire.trace.instances import Records, begun, fell_silent
-from kvwire.trace.records import Record
-from kvwire.trace.stimuli import succeeded
+from kvwire.trace.instances import begun, fell_silent, why_no_ranks
+from kvwire.trace.records import Records
+from kvwire.trace.stimuli import offers, prompts
 from kvwire.wire.events import Event, Flaw
-from kvwire.wire.framing import split_live
-
-FEW = 3
-"""Fewer batches of a stream tell nothing of its counter."""
 
 
 class Rank(Area):
     """Reads the third element of every distinct batch, and holds streams that belong together against each other."""
 
-    name = "rank"
     memory = "O(instances)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.first: tuple[int, int] | None = None
-        self.own: list[tuple[int, Record]] = []
-        self.members: Mapping[str, int] | None = None
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.is_live and self.context.siblings:
-            self.own.append((index, record))
-        elif record.event == "ranks":
-            self.members = {str(name): int(rank) for name, rank in record.detail["members"].items()}
 
     def on_batch(self, batch: Batch) -> None:
         flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
@@ -51,64 +38,46 @@ class Rank(Area):
             self.declared(batch, batch.reading.rank, self.context.stream.rank)
 
     def finish(self) -> None:
-        if self.context.siblings:
-            self.one_counter({self.context.stream.name: self.own, **self.context.siblings})
-        if self.members is None:
+        ranks = self.facts.ranks
+        if ranks is None or "rank" in self.context.header.sets:
             return
-        if "rank" in self.context.header.sets:
-            self.open("KVW-SEQ-005", "the rank is handed on with each batch: the publisher does not know its own")
+        if not ranks:
+            self.one_stream_each.open(why_no_ranks(self.context.instances))
             return
-        members = {name: self.context.instances.get(name, ()) for name in self.members}
-        if not members:
-            why = self._why_no_ranks()
-            self.open("KVW-RNK-004", why)
-            self.open("KVW-SEQ-005", why)
-            return
+        members = {name: self.context.instances.get(name, ()) for name in ranks}
         batches = {name: _batches(records) for name, records in members.items()}
         for name, found in batches.items():
             for batch in found:
                 if batch.reading.rank is not None:
-                    self.declared(batch, batch.reading.rank, self.members[name])
-        self.one_counter(members)
+                    self.declared(batch, batch.reading.rank, ranks[name])
         self.one_stream_each(members, batches)
-        for said in fell_silent({f"rank {self._rank(name)}": found for name, found in members.items()}).values():
-            self.note("KVW-RNK-004", said)
+        for said in fell_silent({f"rank {ranks[name]}": found for name, found in members.items()}).values():
+            self.one_stream_each.note(said)
 
-    def _why_no_ranks(self) -> str:
-        """Why no ranks could be started: the last refusal."""
-        refusals = [
-            start.refused
-            for name, records in self.context.instances.items()
-            for start in begun(name, records)
-            if start.refused is not None and start.asked.world > 1
-        ]
-        return f"no ranks could be started: {refusals[-1]}" if refusals else "no ranks could be started"
-
-    @judge("KVW-RNK-001")
-    def in_range(self, batch: Batch, flaw: Flaw | None) -> None:
+    @judge("KVW-RNK-001", memory="O(1)")
+    def in_range(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-RNK-001: A publisher MUST send the rank as an integer in 0…2^31−1, never nil."""
         if flaw is None:
-            self.saw("KVW-RNK-001")
+            say.saw()
         else:
-            self.broke("KVW-RNK-001", flaw.expected, flaw.seen, at_batch(batch, flaw))
+            say.broke(flaw.expected, flaw.seen, at_batch(batch, flaw))
 
-    @judge("KVW-RNK-002")
-    def constant(self, batch: Batch, rank: int) -> None:
+    @judge("KVW-RNK-002", memory="O(1)")
+    def constant(self, say: Say, batch: Batch, rank: int) -> None:
         """KVW-RNK-002: A publisher MUST send the same rank in every batch of a stream."""
         if self.first is None:
             self.first = (rank, batch.number)
         elif rank == self.first[0]:
-            self.saw("KVW-RNK-002")
+            say.saw()
         else:
-            self.broke(
-                "KVW-RNK-002",
+            say.broke(
                 f"rank {self.first[0]}, as in number {self.first[1]}",
                 f"rank {rank}",
                 at_element(batch, 2),
             )
 
-    @judge("KVW-RNK-003")
-    def declared(self, batch: Batch, rank: int, declared: int | None) -> None:
+    @judge("KVW-RNK-003", unclaimed=unless(lambda stream, _: stream.rank is not None), memory="O(1)")
+    def declared(self, say: Say, batch: Batch, rank: int, declared: int | None) -> None:
         """KVW-RNK-003: A publisher MUST send as rank the rank whose cache the stream describes, as declared for the
         stream.
 
@@ -117,44 +86,16 @@ class Rank(Area):
         if declared is None:
             return
         if rank == declared:
-            self.saw("KVW-RNK-003")
+            say.saw()
         else:
-            self.broke(
-                "KVW-RNK-003",
+            say.broke(
                 f"rank {declared}, as declared for the stream",
                 f"rank {rank}",
                 at_element(batch, 2),
             )
 
-    @judge("KVW-SEQ-005")
-    def one_counter(self, streams: Mapping[str, Records]) -> None:
-        """KVW-SEQ-005: A publisher MUST keep one counter per endpoint, shared with no other endpoint.
-
-        A shared counter shows in holes that are filled, all of them, by numbers of the other streams, while no number
-        is on two. A step without a hole, with batches on another stream, is an occasion.
-        """
-        numbers = {name: _numbers(records) for name, records in streams.items()}
-        for name in streams if self.members else [self.context.stream.name]:
-            own = numbers[name]
-            others = set[int]().union(*(found for other, found in numbers.items() if other != name))
-            if len(own) < FEW or not others:
-                continue
-            ascending = sorted(own)
-            holes = [(low, high) for low, high in itertools.pairwise(ascending) if high > low + 1]
-            filled = [hole for hole in holes if others.issuperset(range(hole[0] + 1, min(hole[1], hole[0] + 2**16)))]
-            if len(holes) > 1 and filled == holes and not own.keys() & others:
-                low, high = holes[0]
-                self.broke(
-                    "KVW-SEQ-005",
-                    f"number {low + 1} after number {low} on {name}",
-                    f"number {high}; what lies between, and in each of its {len(holes)} holes, is on other streams",
-                    Where(record=own[high], number=str(high)),
-                )
-            else:
-                self.saw("KVW-SEQ-005", len(ascending) - 1 - len(holes))
-
     @judge("KVW-RNK-004")
-    def one_stream_each(self, members: Mapping[str, Records], batches: Mapping[str, Sequence[Batch]]) -> None:
+    def one_stream_each(self, say: Say, members: Mapping[str, Records], batches: Mapping[str, Sequence[Batch]]) -> None:
         """KVW-RNK-004: A publisher for several ranks that have caches of their own MUST use one stream per rank.
 
         Tokens tell whose block it is, as each rank was offered others. A rank that took work and whose own stream
@@ -169,10 +110,9 @@ class Rank(Area):
                     continue
                 shown.add(name)
                 if whose == name:
-                    self.saw("KVW-RNK-004")
+                    say.saw()
                 else:
-                    self.broke(
-                        "KVW-RNK-004",
+                    say.broke(
                         f"blocks of rank {self._rank(name)} on its stream",
                         f"a block of rank {self._rank(whose)}",
                         at_batch(batch, event=event),
@@ -180,53 +120,39 @@ class Rank(Area):
         silent = [name for name in members if name not in shown and name in owners.values()]
         for name in silent:
             if not shown:
-                self.open("KVW-RNK-004", "no block of any rank was seen")
+                say.open("no block of any rank was seen")
             elif not any(reach.done for start in begun(name, members[name]) for reach in start.reached):
-                self.open("KVW-RNK-004", f"no handshake with rank {self._rank(name)}")
+                say.open(f"no handshake with rank {self._rank(name)}")
             else:
-                self.broke(
-                    "KVW-RNK-004",
+                say.broke(
                     f"a stream of rank {self._rank(name)}, which took work, with its blocks",
                     "no block on it, while other ranks announce theirs",
                     Where(record=members[name][-1][0]),
                 )
 
     def _rank(self, name: str) -> int:
-        return (self.members or {}).get(name, -1)
+        return (self.facts.ranks or {}).get(name, -1)
 
 
 def _batches(records: Records) -> list[Batch]:
     return [batch for life in timelines.build(records).incarnations for batch in life.batches]
 
 
-def _numbers(records: Records) -> dict[int, int]:
-    """The numbers that came live, each with the first record that held it."""
-    found: dict[int, int] = {}
-    for index, record in records:
-        if record.is_live and record.frames is not None and (parts := split_live(record.frames)) is not None:
-            found.setdefault(parts[0], index)
-    return found
-
-
-def _owners(members: Mapping[str, Records]) -> dict[int, str]:
+def _owners(members: Mapping[str, Records]) -> dict[int | bytes, str]:
     """Token → the one instance that was offered it."""
-    owners: dict[int, str] = {}
-    shared: set[int] = set()
+    owners: dict[int | bytes, str] = {}
+    shared: set[int | bytes] = set()
     for name, records in members.items():
-        for _, record in records:
-            if succeeded(record, "cache"):
-                tokens = record.detail["tokens"]
-            elif succeeded(record, "publish"):
-                tokens = [t for event in record.detail["batch"]["events"] for t in event.get("token_ids", ())]
-            else:
-                continue
-            for token in tokens:
-                if owners.setdefault(token, name) != name:
-                    shared.add(token)
+        prompted = (prompt.tokens for prompt in prompts(records))
+        taken = (offer.events for offer in offers(records) if not offer.failed)
+        offered = (event.get("token_ids") or () for events in taken for event in events)
+        for token in itertools.chain(*prompted, *offered):
+            if owners.setdefault(token, name) != name:
+                shared.add(token)
     return {token: name for token, name in owners.items() if token not in shared}
 
 
-def _whose(event: Event, owners: Mapping[int, str]) -> str | None:
+def _whose(event: Event, owners: Mapping[int | bytes, str]) -> str | None:
     """Whose block an event announces; None when its tokens do not tell."""
     names = {owners.get(token) if isinstance(token, int) else None for token in event.tokens}
     return names.pop() if len(names) == 1 else None

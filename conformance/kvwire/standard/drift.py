@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import cast, get_args
 
 import msgspec
 
@@ -20,11 +21,12 @@ from kvwire.standard.editions import CEILING, CHANGES, EDITION, LOCK
 from kvwire.standard.profiles import problems as profile_problems
 from kvwire.standard.prose import Problem, normal
 from kvwire.standard.protocol import VERBS
-from kvwire.standard.registry import Binds, DecidedBy, Level, Requirement
+from kvwire.standard.registry import Binds, DecidedBy, Level, Memory, Requirement
 
 TABLE = "requirements.toml"
 GENERATED = "requirements.json"
 NEEDS = frozenset({"passive", "replayable", "os", *VERBS}) - {"hello"}
+MEMORY: tuple[str, ...] = get_args(Memory)
 BUILD = "run `kvwire spec build` and commit what it writes"
 
 
@@ -35,7 +37,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     binds: Binds
     needs: tuple[str, ...]
     decided_by: DecidedBy
-    memory: str | None = None
     judged: str | None = None
     pending: str | None = None
     review: str | None = None
@@ -43,13 +44,31 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a requirement is judged: the area, its method, the method's docstring, and file and line of it."""
+    """Where a requirement is judged: chapter, method and its docstring, what the judge remembers, file and line."""
 
+    id: str
     area: str
     method: str
     doc: str
+    memory: str
     file: str
     line: int
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """An id that stands in code where no judge is marked with it; ``judging``: in a room that judges."""
+
+    id: str
+    file: str
+    line: int
+    judging: bool
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """What the code says of the standard: every judge, and every other use of an id."""
+
+    judges: tuple[Place, ...]
+    uses: tuple[Use, ...] = ()
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +93,6 @@ def _entry_fault(entry: Entry) -> str:
     states = [name for name in ("judged", "pending", "review", "untestable") if getattr(entry, name) is not None]
     if len(states) != 1:
         return f"exactly one of judged, pending, review and untestable is needed, here {', '.join(states) or 'none'}"
-    if (entry.memory is None) == (states == ["judged"]):
-        return "`memory`, the bound that the judge declares, stands beside `judged` and nowhere else"
     if unknown := sorted(set(entry.needs) - NEEDS):
         return f"`needs` does not know {', '.join(unknown)}; it knows {', '.join(sorted(NEEDS))}"
     return "" if entry.needs else "`needs` is empty: write passive, replayable, os or adapter verbs"
@@ -108,7 +125,7 @@ def read_table(folder: Path) -> tuple[dict[str, Entry], dict[str, int], list[Pro
     return entries, heads, problems
 
 
-def draft(folder: Path) -> Draft:
+def draft(folder: Path, code: Code) -> Draft:
     """The requirements of a ``spec`` folder, in the order of areas and numbers."""
     told = prose.read(folder)
     entries, lines, problems = read_table(folder)
@@ -132,12 +149,18 @@ def draft(folder: Path) -> Draft:
     for name, (where, number) in told.mentions.items():
         if name not in sentences and name not in broken and name not in locked and name not in entries:
             problems.append(Problem(where, number, name, "there is no such id: correct the reference"))
+    for place in code.judges:
+        if place.memory not in MEMORY:
+            message = f"{place.area}.{place.method} remembers {place.memory}: write one of {', '.join(MEMORY)}"
+            problems.append(Problem(place.file, place.line, place.id, message))
+    memory = {place.id: cast("Memory", place.memory) for place in code.judges}
     requirements = [
         Requirement(
             id=name,
             sentence=sentences[name].text,
             section=sentences[name].section,
             since=EDITION,
+            memory=memory.get(name) if entry.judged is not None else None,
             **msgspec.structs.asdict(entry),
         )
         for name, entry in entries.items()
@@ -233,12 +256,16 @@ def _stale(folder: Path, requirements: tuple[Requirement, ...]) -> list[Problem]
 # judges
 
 
-def _judge_problems(folder: Path, found: Draft, judges: Mapping[str, Place]) -> list[Problem]:
+def _judge_problems(folder: Path, found: Draft, code: Code) -> list[Problem]:
     problems: list[Problem] = []
     by_id = {requirement.id: requirement for requirement in found.requirements}
-    for name, place in judges.items():
+    marked: dict[str, Place] = {}
+    for place in code.judges:
+        name = place.id
         requirement = by_id.get(name)
-        if requirement is None:
+        if (first := marked.setdefault(name, place)) is not place:
+            message = f"{first.area}.{first.method} ({first.file}:{first.line}) is marked with it too: leave one place"
+        elif requirement is None:
             message = f"{place.area}.{place.method} judges an id that the standard does not have: correct the id"
         elif requirement.judged is None:
             message = f"{place.area}.{place.method} judges it, but the table says {requirement.status}: write `judged`"
@@ -250,11 +277,15 @@ def _judge_problems(folder: Path, found: Draft, judges: Mapping[str, Place]) -> 
             continue
         problems.append(Problem(place.file, place.line, name, message))
     for name, requirement in by_id.items():
-        if requirement.judged is not None and name not in judges:
-            message = (
-                f"no method of judges/{requirement.judged}.py is marked `@judge({name!r})`: write it, or `pending`"
-            )
+        if requirement.judged is not None and name not in marked:
+            message = f"no method in judges/{requirement.judged} is marked `@judge({name!r})`: write it, or `pending`"
             problems.append(Problem(f"{folder.name}/{TABLE}", found.lines.get(name, 0), name, message))
+    for use in code.uses:
+        if use.id not in marked:
+            problems.append(Problem(use.file, use.line, use.id, "no judge is marked with it: correct the id"))
+        elif use.judging:
+            message = "an id stands where its judge is marked with it, and nowhere else: let that judge say it"
+            problems.append(Problem(use.file, use.line, use.id, message))
     return problems
 
 
@@ -269,9 +300,9 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             path.write_bytes(content)
 
 
-def build(folder: Path) -> list[Problem]:
+def build(folder: Path, code: Code) -> list[Problem]:
     """Write what is generated; nothing is written while prose, table, lock or ceiling have problems."""
-    found = draft(folder)
+    found = draft(folder, code)
     if found.problems:
         return list(found.problems)
     if problems := _edition_problems(folder, found.requirements):
@@ -280,9 +311,9 @@ def build(folder: Path) -> list[Problem]:
     return []
 
 
-def check(folder: Path, judges: Mapping[str, Place]) -> list[Problem]:
+def check(folder: Path, code: Code) -> list[Problem]:
     """Everything that does not fit together. While prose and table do not, nothing else is looked at."""
-    found = draft(folder)
+    found = draft(folder, code)
     if found.problems:
         return list(found.problems)
     known = registry.Registry(EDITION, found.requirements)
@@ -290,15 +321,15 @@ def check(folder: Path, judges: Mapping[str, Place]) -> list[Problem]:
     return [
         *edition,
         *([] if edition else _stale(folder, found.requirements)),
-        *_judge_problems(folder, found, judges),
+        *_judge_problems(folder, found, code),
         *profile_problems(folder, known),
     ]
 
 
-def release(folder: Path, judges: Mapping[str, Place]) -> list[Problem]:
+def release(folder: Path, code: Code) -> list[Problem]:
     """Freeze the lock file; refused while ``check`` finds problems or any id is pending."""
-    found = draft(folder)
-    problems = check(folder, judges)
+    found = draft(folder, code)
+    problems = check(folder, code)
     problems += [
         Problem(f"{folder.name}/{TABLE}", found.lines.get(r.id, 0), r.id, f"still pending: {r.pending}")
         for r in found.requirements

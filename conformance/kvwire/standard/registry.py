@@ -18,6 +18,9 @@ DecidedBy = Literal["envelope", "encoder", "engine", "ts", "rank"]
 ControlLevel = Literal["passive", "replayable", "driven"]
 """What a run may do: listen, ask the replay socket too, or drive the publisher."""
 
+Memory = Literal["O(1)", "O(holes)", "O(instances)", "O(requests)", "O(resident)", "O(ring)", "O(window)"]
+"""What a judge remembers of a stream, at most."""
+
 AREAS = ("ENV", "SEQ", "BAT", "EVT", "CHN", "HSH", "RES", "REP", "RNK", "END", "LIV", "EXP")
 """The areas of the standard, in the order in which reports show them."""
 
@@ -38,7 +41,7 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True,
     since: str
     needs: tuple[str, ...]
     decided_by: DecidedBy
-    memory: str | None = None
+    memory: Memory | None = None
     judged: str | None = None
     pending: str | None = None
     review: str | None = None

@@ -1,17 +1,15 @@
-"""Attempts to make ``publish`` wait, read back from the records of a trace.
-
-What was offered in an attempt stands between ``strain`` {situation} and ``strain-done`` {situation, stalled_ms}: the
-longest time for which a thread of the harness was held up meanwhile.
-"""
+"""Attempts to make ``publish`` wait, read back from the records of a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
-from kvwire.trace.records import Record, Source
-from kvwire.trace.stimuli import OFFERING, offers
+from kvwire.trace.calls import OFFERING
+from kvwire.trace.marks import StrainBegins, StrainDone
+from kvwire.trace.records import Record, Records
+from kvwire.trace.stimuli import offers
 
 
 class Strain(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,24 +22,23 @@ class Strain(msgspec.Struct, frozen=True, kw_only=True):
     stalled_ms: float
 
 
-def strains(records: Sequence[tuple[int, Record]]) -> Iterator[Strain]:
+def strains(records: Records) -> Iterator[Strain]:
     """Every attempt of one stream that was carried to its end, in order."""
     begun: int | None = None
     offering: list[tuple[int, Record]] = []
     for index, record in records:
-        if record.source != Source.STIMULUS:
-            continue
-        if record.event == "strain":
-            begun, offering = index, []
-        elif record.event in OFFERING:
-            offering.append((index, record))
-        elif record.event == "strain-done" and begun is not None:
-            times = [offer.blocked_us for offer in offers(offering) if offer.blocked_us is not None]
-            yield Strain(
-                record=begun,
-                situation=str(record.detail["situation"]),
-                calls=len(times),
-                longest_ms=max(times, default=0) / 1000,
-                stalled_ms=float(record.detail["stalled_ms"]),
-            )
-            begun = None
+        match record.detail:
+            case StrainBegins():
+                begun, offering = index, []
+            case StrainDone() as done if begun is not None:
+                times = [offer.blocked_us for offer in offers(offering) if offer.blocked_us is not None]
+                yield Strain(
+                    record=begun,
+                    situation=done.situation,
+                    calls=len(times),
+                    longest_ms=max(times, default=0) / 1000,
+                    stalled_ms=done.stalled_ms,
+                )
+                begun = None
+            case detail if isinstance(detail, OFFERING):
+                offering.append((index, record))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from kvwire.trace import kinds
 from kvwire.trace.records import FORMAT, Header, Record, Trace, TraceError
+
+_NOTHING = msgspec.Raw(b"{}")
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record as it stands in the file: frames in hex."""
+    """A record as it stands in the file: frames in hex, what an event tells beside its name."""
 
     t_ns: int
     source: str
@@ -21,7 +23,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     life: int | None = None
     frames: list[str] | None = None
     event: str | None = None
-    detail: dict[str, Any] = msgspec.field(default_factory=dict)
+    detail: msgspec.Raw = _NOTHING
 
 
 class _End(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +40,7 @@ _line = msgspec.json.Decoder(_Line)
 def record_line(record: Record) -> bytes:
     """One record as a line of the file, without its line end."""
     frames = None if record.frames is None else [frame.hex() for frame in record.frames]
+    fields = b"{}" if record.detail is None else kinds.written(record.detail)
     return _encode(
         _Line(
             t_ns=record.t_ns,
@@ -47,7 +50,7 @@ def record_line(record: Record) -> bytes:
             life=record.life,
             frames=frames,
             event=record.event,
-            detail=record.detail,
+            detail=_NOTHING if fields == b"{}" else msgspec.Raw(fields),
         )
     )
 
@@ -74,6 +77,10 @@ def _read_record(number: int, raw: bytes) -> Record:
         frames = None if line.frames is None else tuple(bytes.fromhex(frame) for frame in line.frames)
     except (msgspec.MsgspecError, ValueError) as error:
         raise TraceError(f"line {number}: not a record: {error}") from None
+    try:
+        detail = None if line.event is None else kinds.read(line.source, line.event, line.detail)
+    except msgspec.MsgspecError as error:
+        raise TraceError(f"line {number}: {line.source} {line.event!r}: {error}") from None
     return Record(
         t_ns=line.t_ns,
         source=line.source,
@@ -81,8 +88,7 @@ def _read_record(number: int, raw: bytes) -> Record:
         connection=line.connection,
         life=line.life,
         frames=frames,
-        event=line.event,
-        detail=line.detail,
+        detail=detail,
     )
 
 
@@ -90,7 +96,8 @@ def parse(raw_lines: Iterable[bytes]) -> Trace:
     """The trace of the lines of a file.
 
     Raises:
-        TraceError: when the header is missing or of another format, a line is no record, or the end is missing.
+        TraceError: when the header is missing or of another format, a line is no record, a field of a known event is of
+            a wrong type, or the end is missing.
     """
     header: Header | None = None
     records: list[Record] = []

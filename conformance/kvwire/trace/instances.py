@@ -1,38 +1,22 @@
 """What became of the instances of a publisher that the harness started: read back from the records of a trace.
 
-A ``start`` is followed, on the stream of its instance, by what the harness then looked at, each a stimulus record:
-``reach`` {endpoint, socket, outcome: handshake | none, bound_s} for a client of ours; ``looked`` {changed} whether the
-private directory of the endpoints was touched; ``ports`` {free} whether the harness could bind the ports itself after a
-refusal; ``freed`` {endpoint, outcome: free | held | taken, bound_s} after a stop. ``place`` records, of source
-``harness``, say who can come to an endpoint: {endpoint, listening, addresses, private}; ``default`` marks one that is
-declared and not bound. ``burst-begins`` marks what is accepted just before a stop, ``ranks`` {members} on the stream
-under test which instances are ranks of one deployment, by name.
+A ``start`` is followed, on the stream of its instance, by what the harness then looked at.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
-from kvwire.trace.records import Record, Source
-from kvwire.wire.endpoint_rules import Asked, asked
+from kvwire.trace.calls import BoundAt, StartCall
+from kvwire.trace.marks import Looked, Ports, Reach
+from kvwire.trace.records import Records
+from kvwire.wire.endpoint_rules import Asked
 
 ADAPTER = "adapter:"
 """How a refusal begins that is the adapter's own."""
-
-Records = Sequence[tuple[int, Record]]
-
-
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """A client of ours at an endpoint: whether a handshake came about within the bound."""
-
-    record: int
-    endpoint: str
-    done: bool
-    bound_s: float
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +30,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     record: int
     instance: str
     asked: Asked
-    bound: Mapping[str, Any] | None
+    bound: BoundAt | None
     refused: str | None
     error: str | None
     reached: tuple[Reach, ...]
@@ -66,37 +50,45 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 def begun(instance: str, records: Records) -> tuple[Begun, ...]:
     """Every ``start`` of one stream, in order."""
-    marks = [(index, record) for index, record in records if record.source == Source.STIMULUS]
-    at = [position for position, (_, record) in enumerate(marks) if record.event == "start"]
-    return tuple(_one(instance, marks[first:after]) for first, after in itertools.pairwise([*at, len(marks)]))
+    at = [position for position, (_, record) in enumerate(records) if isinstance(record.detail, StartCall)]
+    return tuple(_one(instance, records[first:after]) for first, after in itertools.pairwise([*at, len(records)]))
 
 
-def _one(instance: str, marks: Records) -> Begun:
-    index, start = marks[0]
-    detail = start.detail
+def _one(instance: str, records: Records) -> Begun:
+    index, start = records[0][0], records[0][1].detail
+    assert isinstance(start, StartCall)
     reached: list[Reach] = []
     touched = free = None
-    for record, mark in marks[1:]:
-        if mark.event == "reach":
-            done = mark.detail["outcome"] == "handshake"
-            bound_s = float(mark.detail["bound_s"])
-            reached.append(Reach(record=record, endpoint=mark.detail["endpoint"], done=done, bound_s=bound_s))
-        elif mark.event == "looked":
-            touched = bool(mark.detail["changed"])
-        elif mark.event == "ports":
-            free = bool(mark.detail["free"])
-    bound = detail.get("bound")
+    for _, record in records[1:]:
+        match record.detail:
+            case Reach() as reach:
+                reached.append(reach)
+            case Looked() as looked:
+                touched = looked.changed
+            case Ports() as ports:
+                free = ports.free
     return Begun(
         record=index,
         instance=instance,
-        asked=asked(detail),
-        bound=bound if isinstance(bound, Mapping) else None,
-        refused=detail.get("refused"),
-        error=detail.get("error") or detail.get("unsupported"),
+        asked=start.asked,
+        bound=start.bound,
+        refused=start.refused,
+        error=start.error or start.unsupported,
         reached=tuple(reached),
         touched=touched,
         free=free,
     )
+
+
+def why_no_ranks(instances: Mapping[str, Records]) -> str:
+    """Why no ranks of one deployment could be started: the last refusal."""
+    refusals = [
+        start.refused
+        for name, records in instances.items()
+        for start in begun(name, records)
+        if start.refused is not None and start.asked.world > 1
+    ]
+    return f"no ranks could be started: {refusals[-1]}" if refusals else "no ranks could be started"
 
 
 SILENCE = 10

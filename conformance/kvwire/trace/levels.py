@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from kvwire.standard.registry import ControlLevel
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.marks import IdleDone, ReplayBehind, ReplayDone, ReplayRequest, ReplayResumed, Unreachable
 from kvwire.trace.records import LIVE, Record, Source, Trace
 
-_WAITED = frozenset({"idle-done"})
-"""What takes nothing but to listen."""
-_ASKED = frozenset({"replay-request", "replay-behind", "replay-resumed", "replay-done", "unreachable"})
+_ASKED = (ReplayRequest, ReplayBehind, ReplayResumed, ReplayDone, Unreachable)
 
 
 def lowered(trace: Trace, level: ControlLevel) -> Trace:
@@ -29,10 +29,10 @@ def lowered(trace: Trace, level: ControlLevel) -> Trace:
     def kept(record: Record) -> bool:
         if record.stream not in declared:
             return False
-        if record.is_live or record.source == Source.HARNESS or record.event in _WAITED:
+        if record.is_live or record.source == Source.HARNESS or isinstance(record.detail, IdleDone):
             return True
-        if record.source == Source.MONITOR:
-            return level == "replayable" or record.detail.get("of") in LIVE
-        return level == "replayable" and (record.is_replay or record.event in _ASKED)
+        if isinstance(record.detail, SocketEvent):
+            return level == "replayable" or record.detail.of in LIVE
+        return level == "replayable" and (record.is_replay or isinstance(record.detail, _ASKED))
 
     return Trace(header=header, records=tuple(filter(kept, trace.records)), interrupted=trace.interrupted)

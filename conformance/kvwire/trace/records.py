@@ -9,12 +9,14 @@ The file is newline-delimited JSON: a header, then one record a line, then ``{"e
 from __future__ import annotations
 
 import enum
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from kvwire.standard.registry import ControlLevel
 from kvwire.standard.statement import Statement
+from kvwire.trace.detail import Detail
 
 FORMAT = "kvwire-trace-1"
 """The first value of every trace file."""
@@ -38,14 +40,13 @@ class Source(enum.StrEnum):
 LIVE = (Source.LIVE_A, Source.LIVE_B)
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One thing seen or done on one stream.
 
     A ``stream`` that the header does not declare is another instance of the publisher, which the harness started beside
-    the one under test. ``frames`` for what a socket received; ``event`` and ``detail`` for the rest: a monitor's event
-    (``detail.of`` is the live source), a stimulus (``event`` is the adapter verb, ``replay-request`` or
-    ``replay-done``), a process event, or what the harness says of itself: its trouble, and which probe
-    is at work. ``connection`` counts the handshakes of the recorder so far; ``life`` is the adapter's count of starts.
+    the one under test. ``frames`` for what a socket received, ``detail`` for the rest: what a monitor said, a stimulus,
+    a process event, or what the harness says of itself: its trouble, and which probe is at work. ``connection`` counts
+    the handshakes of the recorder so far; ``life`` is the adapter's count of starts.
     """
 
     t_ns: int
@@ -54,8 +55,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     connection: int | None = None
     life: int | None = None
     frames: tuple[bytes, ...] | None = None
-    event: str | None = None
-    detail: dict[str, Any] = msgspec.field(default_factory=dict)
+    detail: Detail | None = None
+
+    @property
+    def event(self) -> str | None:
+        """The name of the event, where it is one."""
+        return None if self.detail is None else self.detail.event
 
     @property
     def is_live(self) -> bool:
@@ -66,6 +71,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_replay(self) -> bool:
         """Whether it is part of a replay answer."""
         return self.source.startswith("replay-")
+
+
+Kind = TypeVar("Kind", bound=Detail)
+Records = Sequence[tuple[int, Record]]
+"""Records of one stream with their indices in the trace."""
+
+
+def told(records: Iterable[tuple[int, Record]], *kinds: type[Kind]) -> Iterator[tuple[int, Kind]]:
+    """What records of some kinds tell, in order."""
+    for index, record in records:
+        if isinstance(record.detail, kinds):
+            yield index, record.detail
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

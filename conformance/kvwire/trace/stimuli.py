@@ -1,47 +1,17 @@
-"""What the harness did to a publisher, read back from the records of a trace.
-
-A stimulus record's ``event`` is the adapter verb; its ``detail`` holds the request's arguments and the answer's fields
-side by side: ``publish`` → ``batch`` (the projection), ``accepted`` and ``blocked_us``; ``burst`` → ``batches`` and for
-each of them ``accepted`` and ``blocked_us``; ``fault`` → ``kind``; ``cache`` → ``tokens lora salt mm`` and
-``cached_tokens``; ``resident`` → ``hashes``; ``stats`` → its counters. A verb that failed has ``refused``,
-``unsupported`` or ``error``. A replay request is ``replay-request`` {client, start, kind} and ends with
-``replay-done`` {client, outcome}; ``replay-behind`` {client, start} is a well-formed request behind a malformed one on
-the same connection, whose end marker shows that the first was read. A request under pressure says its ``situation``:
-``together`` with others, ``paused`` on a connection that does not read for a while, ``beyond`` the requests that may
-wait there, ``behind`` them when it reads again, ``beside`` a client that does not read, on one that will be
-``vanishing``, ``after`` that, or ``req`` from a REQ socket; ``connection`` names the first request of its connection,
-``rcvhwm`` the receive high-water mark where it is low. ``replay-resumed`` {connection, paused_s, requests, retained}
-ends a pause; ``replay-load`` {phase, rss, answer_bytes, batches} is the publisher's memory before and under requests
-that nobody reads. ``live-awaited`` {during: nothing | replay | vanished, outcome: seen | bound, offered, heard} ends a
-wait for live batches. ``joined`` {at, settled, complete, blocks, missing, extra} compares what a consumer that joined
-late knows with what one knows that joined before. Other waits end with {outcome: seen | bound, after_s, bound_s}:
-``reset-done`` for a reset to show, ``tail-done`` for the batch that was offered last.
-``attack`` {attack} stands before what is done to another instance.
-"""
+"""What the harness did to a publisher, as judges take it: batches offered and prompts run."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from kvwire.trace.records import Record, Source
+from kvwire.trace.calls import BurstCall, CacheCall, FaultCall, PublishCall
+from kvwire.trace.records import Records, told
 from kvwire.wire.events import TWO_64, Event
 from kvwire.wire.projection import plain_event, read_float
-
-FAILED = ("refused", "unsupported", "error")
-WELL_FORMED = "well-formed"
-
-
-def succeeded(record: Record, verb: str) -> bool:
-    """Whether the record is a stimulus of that verb which the publisher carried out."""
-    return (
-        record.source == Source.STIMULUS
-        and record.event == verb
-        and not any(failure in record.detail for failure in FAILED)
-    )
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,28 +31,21 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     blocked_us: int | None = None
 
 
-OFFERING = frozenset({"publish", "burst", "fault"})
-"""The verbs that offer batches."""
-
-
-def offers(records: Sequence[tuple[int, Record]]) -> tuple[Offer, ...]:
+def offers(records: Records) -> tuple[Offer, ...]:
     """Every offered batch of a stream, in order."""
     found: list[Offer] = []
     for index, record in records:
-        if record.source != Source.STIMULUS or record.event not in OFFERING:
-            continue
-        detail = record.detail
-        failed = any(failure in detail for failure in FAILED)
-        if record.event == "fault":
-            if not ("refused" in detail or "unsupported" in detail):
+        match record.detail:
+            case FaultCall(refused=None, unsupported=None) as call:
+                failed = not call.succeeded
                 found.append(Offer(record=index, ts=b"", events=(), accepted=False, failed=failed, doomed=True))
-        elif record.event == "publish" and "batch" in detail:
-            found.append(_offer(index, detail["batch"], detail.get("accepted"), detail.get("blocked_us"), failed))
-        else:
-            batches = detail.get("batches", ())
-            accepted = detail.get("accepted") or [None] * len(batches)
-            blocked = detail.get("blocked_us") or [None] * len(batches)
-            found += [_offer(index, *answer, failed) for answer in zip(batches, accepted, blocked, strict=True)]
+            case PublishCall(batch=Mapping() as batch) as call:
+                found.append(_offer(index, batch, call.accepted, call.blocked_us, not call.succeeded))
+            case BurstCall(batches=batches) as call:
+                accepted = call.accepted or [None] * len(batches)
+                blocked = call.blocked_us or [None] * len(batches)
+                answers = zip(batches, accepted, blocked, strict=True)
+                found += [_offer(index, *answer, not call.succeeded) for answer in answers]
     return tuple(found)
 
 
@@ -140,21 +103,16 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None
 
 
-def prompts(records: Sequence[tuple[int, Record]]) -> tuple[Prompt, ...]:
+def prompts(records: Records) -> tuple[Prompt, ...]:
     """Every prompt of a stream, in order."""
-    found: list[Prompt] = []
-    for index, record in records:
-        if not succeeded(record, "cache"):
-            continue
-        detail = record.detail
-        lora, cached = detail.get("lora"), detail.get("cached_tokens")
-        found.append(
-            Prompt(
-                record=index,
-                tokens=tuple(bytes.fromhex(t) if isinstance(t, str) else int(t) for t in detail["tokens"]),
-                lora=None if lora is None else int(lora),
-                salt=detail.get("salt"),
-                cached_tokens=None if cached is None else int(cached),
-            )
+    return tuple(
+        Prompt(
+            record=index,
+            tokens=tuple(bytes.fromhex(token) if isinstance(token, str) else token for token in call.tokens),
+            lora=None if call.lora is None else int(call.lora),
+            salt=call.salt,
+            cached_tokens=call.cached_tokens,
         )
-    return tuple(found)
+        for index, call in told(records, CacheCall)
+        if call.succeeded
+    )

@@ -5,10 +5,11 @@ Nothing is opened. The rules are ours and not the reference's: they judge it.
 
 from __future__ import annotations
 
+import enum
 import ipaddress
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,8 +21,6 @@ NO_REPLAY = "none"
 """The replay endpoint that asks for no replay socket."""
 WILDCARDS = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - what a publisher may report
 """Hosts that a publisher binds and nobody can connect to, and the loopback that reaches them."""
-SOUND = frozenset({"KVW-END-009", "KVW-END-010", "KVW-END-011"})
-"""Faults of endpoints that are sound by themselves, so that a rank derives its own from them."""
 ANY_PORT = "*"
 """A port that some publishers take for the wish for an ephemeral one; the standard does not say that they must."""
 
@@ -51,23 +50,29 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return any(split(endpoint)[2] == ANY_PORT for endpoint in self.endpoints)
 
 
-def asked(arguments: Mapping[str, Any]) -> Asked:
-    """What the arguments of a ``start`` asked for."""
-    rank = arguments.get("rank") or 0
-    return Asked(
-        endpoint=arguments.get("endpoint"),
-        replay=arguments.get("replay"),
-        rank=rank,
-        world=arguments.get("world") or rank + 1,
-        ranks_per_host=arguments.get("ranks_per_host") or 1,
-        ephemeral=bool(arguments.get("ephemeral")),
-    )
+class Rule(enum.Enum):
+    """What an endpoint can have wrong with it; each is one sentence of spec/endpoint.md."""
+
+    NO_PORT = "the port is missing or no decimal number"
+    PORT_RANGE = "the port is outside 1…65535"
+    RANK_RANGE = "the port plus the highest rank is above 65535"
+    SCHEME = "the scheme is unknown"
+    EMPTY = "it is empty"
+    TOO_CLOSE = "publish and replay ports are closer together than the ranks of the host"
+    SAME = "publish and replay are the same"
+    LONG_PATH = "the path is longer than a socket's can be"
+
+
+TOGETHER = frozenset({Rule.TOO_CLOSE, Rule.SAME})
+"""Faults of two endpoints that are sound by themselves."""
+SOUND = TOGETHER | {Rule.LONG_PATH}
+"""Faults of endpoints from which a rank derives its own."""
 
 
 class Fault(NamedTuple):
-    """Why a ``start`` has to be refused: the sentence, the endpoints that offend, and what is wrong with them."""
+    """Why a ``start`` has to be refused: the rule, the endpoints that offend, and what is wrong with them."""
 
-    requirement: str
+    rule: Rule
     endpoints: tuple[str, ...]
     why: str
 
@@ -112,44 +117,44 @@ def faults(wish: Asked) -> tuple[Fault, ...]:
 
 
 def _alone(endpoint: str, wish: Asked) -> Iterator[Fault]:
-    def fault(requirement: str, why: str) -> Fault:
-        return Fault(requirement, (endpoint,), why)
+    def fault(rule: Rule, why: str) -> Fault:
+        return Fault(rule, (endpoint,), why)
 
     scheme, _, port = split(endpoint)
     if not endpoint:
-        yield fault("KVW-END-008", "it is empty")
+        yield fault(Rule.EMPTY, "it is empty")
     elif scheme not in SCHEMES:
-        yield fault("KVW-END-007", "its scheme is not tcp, ipc or inproc")
+        yield fault(Rule.SCHEME, "its scheme is not tcp, ipc or inproc")
     elif scheme == "ipc":
         length = len(os.fsencode(split(of_rank(endpoint, wish.rank))[1]))
         if length > IPC_BYTES:
-            yield fault("KVW-END-011", f"its path has {length} bytes with the suffix of rank {wish.rank}")
+            yield fault(Rule.LONG_PATH, f"its path has {length} bytes with the suffix of rank {wish.rank}")
     elif scheme == "tcp" and not port:
-        yield fault("KVW-END-004", "it has no port")
+        yield fault(Rule.NO_PORT, "it has no port")
     elif scheme == "tcp" and port != ANY_PORT:
         yield from (fault(*reason) for reason in _port(port, wish))
 
 
-def _port(port: str, wish: Asked) -> Iterator[tuple[str, str]]:
+def _port(port: str, wish: Asked) -> Iterator[tuple[Rule, str]]:
     if not (port.isascii() and port.isdecimal()):
-        yield "KVW-END-004", f"its port {port!r} is not a decimal number"
+        yield Rule.NO_PORT, f"its port {port!r} is not a decimal number"
     elif not 1 <= int(port) <= PORT_MAX:
         if int(port) or not wish.ephemeral:
-            yield "KVW-END-005", f"its port is not in 1…{PORT_MAX}"
+            yield Rule.PORT_RANGE, f"its port is not in 1…{PORT_MAX}"
     elif int(port) + wish.world - 1 > PORT_MAX:
-        yield "KVW-END-006", f"its port plus the highest rank, {wish.world - 1}, is above {PORT_MAX}"
+        yield Rule.RANK_RANGE, f"its port plus the highest rank, {wish.world - 1}, is above {PORT_MAX}"
 
 
 def _together(publish: str, replay: str, ranks_per_host: int) -> Iterator[Fault]:
     if publish == replay:
-        yield Fault("KVW-END-010", (publish, replay), "publish and replay are the same")
+        yield Fault(Rule.SAME, (publish, replay), "publish and replay are the same")
         return
     first, second = split(publish), split(replay)
     if first[0] == second[0] == "tcp" and first[2] not in ("0", ANY_PORT) and second[2] not in ("0", ANY_PORT):
         apart = abs(int(first[2]) - int(second[2]))
         if apart < ranks_per_host:
             why = f"their ports are {apart} apart, and the host has {ranks_per_host} ranks"
-            yield Fault("KVW-END-009", (publish, replay), why)
+            yield Fault(Rule.TOO_CLOSE, (publish, replay), why)
 
 
 def names(text: str, fault: Fault, rank: int) -> bool:
@@ -158,7 +163,7 @@ def names(text: str, fault: Fault, rank: int) -> bool:
         if not endpoint:
             if any(sign in text for sign in ("''", '""', "``")) or "empty" in text.lower():
                 return True
-        elif endpoint in text or (fault.requirement in SOUND and of_rank(endpoint, rank) in text):
+        elif endpoint in text or (fault.rule in SOUND and of_rank(endpoint, rank) in text):
             return True
     return False
 

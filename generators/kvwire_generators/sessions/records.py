@@ -23,8 +23,10 @@ from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.peers.mutants import MUTANTS
 from kvwire.standard.registry import UnknownNameError
-from kvwire.trace import levels
-from kvwire.trace.records import LIVE, Record, Source, Trace
+from kvwire.trace import files, levels
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.marks import Witnesses
+from kvwire.trace.records import LIVE, Record, Trace
 from kvwire.vectors import sessions
 from kvwire.vectors.model import Said, SessionFile
 from kvwire_generators.sessions.plans import Plan, mutant_of, plans
@@ -186,15 +188,15 @@ def without_second_witness(recording: Trace) -> Trace:
     """The trace that a run with one live witness would have given."""
 
     def lone(record: Record) -> Record:
-        if record.event != "witnesses":
+        if not isinstance(record.detail, Witnesses):
             return record
-        of = [source for source in record.detail["of"] if source != LIVE[1]]
-        return msgspec.structs.replace(record, detail={**record.detail, "of": of})
+        of = tuple(source for source in record.detail.of if source != LIVE[1])
+        return msgspec.structs.replace(record, detail=msgspec.structs.replace(record.detail, of=of))
 
     records = [
         lone(record)
         for record in recording.records
-        if record.source != LIVE[1] and not (record.source == Source.MONITOR and record.detail.get("of") == LIVE[1])
+        if record.source != LIVE[1] and not (isinstance(record.detail, SocketEvent) and record.detail.of == LIVE[1])
     ]
     return msgspec.structs.replace(recording, records=tuple(records))
 
@@ -218,12 +220,9 @@ def impersonal(recording: Trace) -> Trace:
                 return {key: said(inner) for key, inner in value.items()}
         return value
 
-    header = msgspec.convert(said(msgspec.to_builtins(recording.header)), type(recording.header))
-    records = tuple(
-        msgspec.structs.replace(record, t_ns=record.t_ns - first, detail=said(record.detail))
-        for record in recording.records
-    )
-    return Trace(header=header, records=records, interrupted=recording.interrupted)
+    told = files.parse(msgspec.json.encode(said(msgspec.json.decode(line))) for line in files.lines(recording))
+    records = tuple(msgspec.structs.replace(record, t_ns=record.t_ns - first) for record in told.records)
+    return msgspec.structs.replace(told, records=records)
 
 
 def store(folder: Path, name: str, file: SessionFile) -> Path:

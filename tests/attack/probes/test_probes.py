@@ -25,6 +25,16 @@ from kvwire.attack.witness import Recorder
 from kvwire.history.timeline import build
 from kvwire.standard.protocol import AdapterError
 from kvwire.standard.statement import Statement, Stream
+from kvwire.trace.marks import (
+    Primed,
+    ProcessExit,
+    ReplayBehind,
+    ReplayDone,
+    ReplayRequest,
+    ResetDone,
+    Trouble,
+    Unreachable,
+)
 from kvwire.trace.records import LIVE
 
 pytestmark = [pytest.mark.network, pytest.mark.usefixtures("room_of_the_killed")]
@@ -67,16 +77,17 @@ def test_a_whole_run_against_the_reference(recorder: Recorder) -> None:
     undeclared = ("heartbeat",)
     assert names == [p.name for p in PROBES if p.mode != "thorough" and not p.needs & set(undeclared)]
     assert time.monotonic() - began < 30
-    assert all(m["seen"] for m in marks(recorder, "primed"))
-    assert marks(recorder, "reset-done")[0]["outcome"] == "seen"
-    assert not [r for r in recorder.records if r.event in ("unreachable", "trouble")]
+    assert all(m.seen for m in marks(recorder, Primed))
+    assert marks(recorder, ResetDone)[0].outcome == "seen"
+    assert not marks(recorder, Unreachable)
+    assert not marks(recorder, Trouble)
     own = [record for record in recorder.records if record.stream in ("", "rank-0")]
     assert len(build(enumerate(own)).incarnations) == 2
     assert is_whole(own)
-    pressed = {m["client"] for m in marks(recorder, "replay-request") if m.get("situation")}
-    outcomes = [m["outcome"] for m in marks(recorder, "replay-done") if m["client"] not in pressed]
+    pressed = {m.client for m in marks(recorder, ReplayRequest) if m.situation}
+    outcomes = [m.outcome for m in marks(recorder, ReplayDone) if m.client not in pressed]
     assert set(outcomes) == {"marker"}
-    assert len(marks(recorder, "replay-behind")) == len(replay.MALFORMED)
+    assert len(marks(recorder, ReplayBehind)) == len(replay.MALFORMED)
     assert [recorder.disconnects("rank-0", source) for source in LIVE] == [2, 2]
 
 
@@ -103,9 +114,9 @@ def test_listening_hears_what_another_drives(recorder: Recorder) -> None:
 # replay
 
 
-def requests(recorder: Recorder) -> list[tuple[str, str | None, str]]:
-    done = {m["client"]: m["outcome"] for m in marks(recorder, "replay-done")}
-    return [(m["kind"], m.get("start"), done[m["client"]]) for m in marks(recorder, "replay-request")]
+def requests(recorder: Recorder) -> list[tuple[str | None, str | None, str]]:
+    done = {m.client: m.outcome for m in marks(recorder, ReplayDone)}
+    return [(m.kind, m.start, done[m.client]) for m in marks(recorder, ReplayRequest)]
 
 
 def test_every_malformed_request_is_followed_by_a_good_one(recorder: Recorder) -> None:
@@ -121,10 +132,10 @@ def test_every_malformed_request_is_followed_by_a_good_one(recorder: Recorder) -
     assert asked[5:] == [
         pair for kind, _ in replay.MALFORMED for pair in ((kind, None, "marker"), ("well-formed", newest, "marker"))
     ]
-    assert all(m["must_survive"] == ["KVW-REP-007"] for m in marks(recorder, "replay-request"))
-    frames = [m["frames"] for m in marks(recorder, "replay-request")]
-    assert frames[0] == ["", "00" * 8]
-    assert ["", "00" * 9] in frames
+    assert all(m.must_survive == ("KVW-REP-007",) for m in marks(recorder, ReplayRequest))
+    frames = [m.frames for m in marks(recorder, ReplayRequest)]
+    assert frames[0] == ("", "00" * 8)
+    assert ("", "00" * 9) in frames
 
 
 class Router(threading.Thread):
@@ -185,7 +196,7 @@ def test_an_answer_with_a_hole_is_asked_for_again_at_once(recorder: Recorder, sc
     run = scripted([[item(0), item(2), END], [item(0), item(1), item(2), END]])
     with Asker(run) as asker:
         asker.ask(run.streams[0], 0)
-    assert [(m.get("again"), m["start"]) for m in marks(recorder, "replay-request")] == [(None, "0"), (True, "1")]
+    assert [(m.again, m.start) for m in marks(recorder, ReplayRequest)] == [(False, "0"), (True, "1")]
 
 
 def test_a_second_end_marker_is_heard_too(recorder: Recorder, scripted: Scripted) -> None:
@@ -203,12 +214,7 @@ def test_no_end_marker_ends_at_the_bound(recorder: Recorder, scripted: Scripted)
         client = asker.ask(run.streams[0], 0)
     assert client.outcome == "timeout"
     assert time.monotonic() - began < 5
-    assert marks(recorder, "replay-done")[0] == {
-        "client": "replay-1",
-        "outcome": "timeout",
-        "after_s": 0.5,
-        "messages": 1,
-    }
+    assert marks(recorder, ReplayDone)[0] == ReplayDone(client="replay-1", outcome="timeout", after_s=0.5, messages=1)
 
 
 def test_nobody_at_the_replay_endpoint(recorder: Recorder, open_socket: OpenSocket, room: Path) -> None:
@@ -217,9 +223,9 @@ def test_nobody_at_the_replay_endpoint(recorder: Recorder, open_socket: OpenSock
     recorder.watch([stream])
     limits = Limits(handshake_s=0.3)
     replay.PROBE(Session(recorder=recorder, streams=[stream], statement=Statement(), limits=limits))
-    (mark,) = marks(recorder, "unreachable")
-    assert (mark["endpoint"], mark["of"]) == (stream.replay, ["replay-1"])
-    assert not marks(recorder, "replay-request")
+    (mark,) = marks(recorder, Unreachable)
+    assert (mark.endpoint, mark.of) == (stream.replay, ("replay-1",))
+    assert not marks(recorder, ReplayRequest)
 
 
 # nobody, silence and death
@@ -228,8 +234,8 @@ def test_nobody_at_the_replay_endpoint(recorder: Recorder, open_socket: OpenSock
 def test_nobody_at_the_endpoint(recorder: Recorder, room: Path) -> None:
     with session(recorder, f"zmq:ipc://{room}/live", Limits(handshake_s=0.2, listen_s=60)) as run:
         live.PROBE(run)
-    (mark,) = marks(recorder, "unreachable")
-    assert mark == {"endpoint": f"ipc://{room}/live", "of": ["live-a", "live-b"], "bound_s": 0.2}
+    (mark,) = marks(recorder, Unreachable)
+    assert mark == Unreachable(endpoint=f"ipc://{room}/live", of=("live-a", "live-b"), bound_s=0.2)
 
 
 def test_a_silent_publisher_is_healthy_and_primes_nobody(recorder: Recorder) -> None:
@@ -238,8 +244,8 @@ def test_a_silent_publisher_is_healthy_and_primes_nobody(recorder: Recorder) -> 
         for probe in plan(run):
             if probe is not reset.PROBE:
                 probe(run)
-    assert not any(m["seen"] for m in marks(recorder, "primed"))
-    assert not marks(recorder, "unreachable")
+    assert not any(m.seen for m in marks(recorder, Primed))
+    assert not marks(recorder, Unreachable)
     assert not [r for r in recorder.records if r.is_live]
 
 
@@ -248,9 +254,10 @@ def test_a_reset_that_does_not_show_is_awaited_for_the_declared_bound(recorder: 
     with session(recorder, script(body, make_engine="Quiet", statement="{'bounds': {'reset_visible_s': 0.4}}")) as run:
         live.PROBE(run)
         reset.PROBE(run)
-    (mark,) = marks(recorder, "reset-done")
-    assert (mark["outcome"], mark["bound_s"]) == ("bound", 0.4)
-    assert 0.4 <= mark["after_s"] < 2
+    (mark,) = marks(recorder, ResetDone)
+    assert (mark.outcome, mark.bound_s) == ("bound", 0.4)
+    assert mark.after_s is not None
+    assert 0.4 <= mark.after_s < 2
 
 
 def test_a_reset_that_shows_as_removals_is_seen(recorder: Recorder) -> None:
@@ -258,7 +265,7 @@ def test_a_reset_that_shows_as_removals_is_seen(recorder: Recorder) -> None:
     with session(recorder, script(body, make_engine="Thorough")) as run:
         live.PROBE(run)
         reset.PROBE(run)
-    assert marks(recorder, "reset-done")[0]["outcome"] == "seen"
+    assert marks(recorder, ResetDone)[0].outcome == "seen"
 
 
 def test_a_restart_elsewhere_is_not_found(recorder: Recorder) -> None:
@@ -273,9 +280,9 @@ def test_a_restart_elsewhere_is_not_found(recorder: Recorder) -> None:
     with session(recorder, script(body, make_publisher="Lost"), Limits(handshake_s=0.4)) as run:
         live.PROBE(run)
         restart.PROBE(run)
-    (mark,) = marks(recorder, "unreachable")
-    assert mark["of"] == ["live-a", "live-b"]
-    assert mark["must_survive"] == ["KVW-SEQ-007"]
+    (mark,) = marks(recorder, Unreachable)
+    assert mark.of == ("live-a", "live-b")
+    assert mark.must_survive == ("KVW-SEQ-007",)
 
 
 @pytest.mark.parametrize("probe", [workload.PROMPTS, reset.PROBE, restart.PROBE, stop.STOP], ids=lambda p: p.name)
@@ -288,8 +295,8 @@ def test_a_target_that_dies_ends_the_probe_at_once(recorder: Recorder, probe: An
             probe(run)
         assert time.monotonic() - began < 5
         assert run.left() == 0
-    (end,) = [r for r in recorder.records if r.event == "exit"]
-    assert (end.detail["how"], end.detail["expected"]) == ("signal SIGKILL", False)
+    (end,) = marks(recorder, ProcessExit)
+    assert (end.how, end.expected) == ("signal SIGKILL", False)
 
 
 def test_a_target_that_dies_of_a_request_is_not_waited_for(recorder: Recorder) -> None:
@@ -303,9 +310,9 @@ def test_a_target_that_dies_of_a_request_is_not_waited_for(recorder: Recorder) -
         began = time.monotonic()
         replay.PROBE(run)
         assert time.monotonic() - began < 10
-    assert marks(recorder, "replay-done")[0]["outcome"] in ("disconnected", "over")
-    (end,) = [r for r in recorder.records if r.event == "exit"]
-    assert (end.detail["how"], end.detail["expected"]) == ("exit code 9", False)
+    assert marks(recorder, ReplayDone)[0].outcome in ("disconnected", "over")
+    (end,) = marks(recorder, ProcessExit)
+    assert (end.how, end.expected) == ("exit code 9", False)
 
 
 def test_the_deadline_ends_everything(recorder: Recorder) -> None:

@@ -30,8 +30,19 @@ from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import AdapterError
 from kvwire.standard.statement import Stream
-from kvwire.trace.records import Source, Trace
-from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
+from kvwire.trace.marks import (
+    Joined,
+    LiveAwaited,
+    ProcessExit,
+    ReplayDone,
+    ReplayLoad,
+    ReplayRequest,
+    ReplayResumed,
+    Trouble,
+    Unreachable,
+)
+from kvwire.trace.records import Trace, told
+from kvwire.wire.framing import SEND_MARK
 
 pytestmark = [pytest.mark.network, pytest.mark.usefixtures("room_of_the_killed")]
 
@@ -47,9 +58,9 @@ def session(recorder: Recorder, text: str, limits: Limits = QUICK) -> Iterator[S
 
 def outcomes(recorder: Recorder) -> Counter[tuple[str, str]]:
     """How often each situation had each outcome."""
-    done = {m["client"]: m["outcome"] for m in marks(recorder, "replay-done")}
-    asked = marks(recorder, "replay-request")
-    return Counter((m.get("situation", ""), done.get(m["client"], "open")) for m in asked)
+    done = {m.client: m.outcome for m in marks(recorder, ReplayDone)}
+    asked = marks(recorder, ReplayRequest)
+    return Counter((m.situation, done.get(m.client, "open")) for m in asked)
 
 
 def received(recorder: Recorder, client: str) -> list[int]:
@@ -71,19 +82,20 @@ def test_the_whole_attack_against_the_reference(recorder: Recorder) -> None:
     assert found["beyond", "overtaken"] > 0
     assert {outcome for situation, outcome in found if situation == "paused"} == {"marker"}
     assert {outcome for situation, outcome in found if situation == "vanishing"} == {"vanished"}
-    assert [m["outcome"] for m in marks(recorder, "live-awaited")] == ["seen"] * 5
-    assert not [r for r in recorder.records if r.event in ("unreachable", "trouble")]
+    assert [m.outcome for m in marks(recorder, LiveAwaited)] == ["seen"] * 5
+    assert not marks(recorder, Unreachable)
+    assert not marks(recorder, Trouble)
 
 
 def test_pauses_are_felt_and_eviction_falls_into_one(recorder: Recorder) -> None:
     with session(recorder, "reference:") as run:
         replay_pressure.PROBE(run)
-    resumed = marks(recorder, "replay-resumed")
-    assert [m["rcvhwm"] for m in resumed] == [1, SEND_MARK, 1]
+    resumed = marks(recorder, ReplayResumed)
+    assert [m.rcvhwm for m in resumed] == [1, SEND_MARK, 1]
     for mark in resumed:
-        assert mark["requests"] * mark["retained"] >= SEND_MARK + mark["rcvhwm"] + SYSTEM_BUFFER
-    assert min(m["paused_s"] for m in resumed[:2]) >= 0.2
-    numbers = received(recorder, resumed[2]["connection"])
+        assert mark.overflows
+    assert min(m.paused_s for m in resumed[:2]) >= 0.2
+    numbers = received(recorder, resumed[2].connection)
     jumps = [after - before for before, after in itertools.pairwise(numbers) if after > before + 1]
     assert len(jumps) == 1, "the ring evicted what a paused client was still owed"
     assert jumps[0] > 100
@@ -93,11 +105,11 @@ def test_each_answer_on_a_connection_is_told_from_the_next(recorder: Recorder) -
     """Those that are dropped too: a connection keeps its order, and every request on it has another start."""
     with session(recorder, "reference:") as run:
         replay_pressure.PROBE(run)
-    asked = {m["client"]: m for m in marks(recorder, "replay-request")}
+    asked = {m.client: m for m in marks(recorder, ReplayRequest)}
     for client, mark in asked.items():
-        if mark.get("situation") in ("paused", "beyond") and (numbers := received(recorder, client)):
+        if mark.situation in ("paused", "beyond") and (numbers := received(recorder, client)):
             assert numbers == sorted(set(numbers))
-            assert numbers[0] >= int(mark["start"])
+            assert numbers[0] >= (mark.number or 0)
 
 
 END = None
@@ -141,7 +153,7 @@ def test_a_small_ring_is_attacked_with_what_it_holds(recorder: Recorder) -> None
     with session(recorder, "reference:?ring=20") as run:
         replay_pressure.PROBE(run)
     assert {outcome for situation, outcome in outcomes(recorder) if situation == "paused"} == {"marker"}
-    assert all(m["retained"] <= 20 for m in marks(recorder, "replay-resumed"))
+    assert all(m.retained <= 20 for m in marks(recorder, ReplayResumed))
 
 
 def test_a_publisher_that_is_not_driven_is_asked_and_left_alone_otherwise(recorder: Recorder) -> None:
@@ -157,8 +169,8 @@ def test_a_publisher_that_is_not_driven_is_asked_and_left_alone_otherwise(record
     finally:
         other.close()
     assert outcomes(recorder)["together", "marker"] == replay_pressure.PLAIN.clients
-    assert not marks(recorder, "live-awaited")
-    assert not marks(recorder, "replay-load")
+    assert not marks(recorder, LiveAwaited)
+    assert not marks(recorder, ReplayLoad)
 
 
 @pytest.mark.parametrize("during", ["replay-request", "replay-resumed", "live-awaited"])
@@ -179,7 +191,7 @@ def test_a_target_that_dies_ends_the_attack(recorder: Recorder, during: str) -> 
         with suppress(AdapterError):
             replay_pressure.PROBE(run)
         assert time.monotonic() - began < 10
-    assert any(r.source == Source.PROCESS and r.event == "exit" for r in recorder.records)
+    assert marks(recorder, ProcessExit)
 
 
 @pytest.mark.parametrize("during", ["replay-request", "replay-resumed"])
@@ -215,7 +227,7 @@ def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: 
     finally:
         other.close()
     unserved = {outcome for _, outcome in outcomes(recorder)} & {"timeout", "unreachable"}
-    assert unserved or marks(recorder, "unreachable")
+    assert unserved or marks(recorder, Unreachable)
 
 
 # a torrent
@@ -255,34 +267,34 @@ def test_nobody_speaks_of_the_reference_in_a_torrent() -> None:
     answers = 1 + replay_overflow.WHOLE + 1
     assert verdicts["KVW-REP-008"][0] == "PASS"
     assert verdicts["KVW-REP-010"] == ("PASS", answers - 1), "a later answer tells what the last one should have held"
-    waits = [r.detail for r in trace.records if r.event == "live-awaited"]
-    assert [(wait["during"], wait["outcome"]) for wait in waits] == [("nothing", "seen"), ("replay", "seen")]
-    assert min(wait["heard"] for wait in waits) >= replay_overflow.BURST
-    resumed = [r.detail for r in trace.records if r.event == "replay-resumed"]
+    waits = [wait for _, wait in told(enumerate(trace.records), LiveAwaited)]
+    assert [(wait.during, wait.outcome) for wait in waits] == [("nothing", "seen"), ("replay", "seen")]
+    assert min(wait.heard or 0 for wait in waits) >= replay_overflow.BURST
+    resumed = [mark for _, mark in told(enumerate(trace.records), ReplayResumed)]
     assert len(resumed) == answers
-    assert all(mark["retained"] * mark["requests"] >= replay_overflow.OVERFLOW for mark in resumed)
+    assert all(mark.retained * mark.requests >= replay_overflow.OVERFLOW for mark in resumed)
 
 
 def test_late_joiners_rebuild_what_the_first_knows(recorder: Recorder) -> None:
     with session(recorder, "reference:") as run:
         late_join.PROBE(run)
-    joined = marks(recorder, "joined")
+    joined = marks(recorder, Joined)
     assert len(joined) == late_join.JOINS
     for mark in joined:
-        assert mark["settled"]
-        assert mark["complete"]
-        assert mark["blocks"] > 0
-        assert mark["missing"] == mark["extra"] == 0
-    assert len({mark["at"] for mark in joined}) == late_join.JOINS
+        assert mark.settled
+        assert mark.complete
+        assert mark.blocks > 0
+        assert mark.missing == mark.extra == 0
+    assert len({mark.at for mark in joined}) == late_join.JOINS
 
 
 def test_late_joiners_do_not_rebuild_what_replay_lacks(recorder: Recorder) -> None:
     with session(recorder, "mutant:replay-forgets") as run:
         late_join.PROBE(run)
-    assert not any(m["complete"] and not m["missing"] and not m["extra"] for m in marks(recorder, "joined"))
+    assert not any(m.complete and not m.missing and not m.extra for m in marks(recorder, Joined))
 
 
 def test_nobody_joins_where_nothing_can_be_caused(recorder: Recorder) -> None:
     with session(recorder, "reference:?replay=none") as run:
         late_join.PROBE(run)
-    assert not marks(recorder, "joined")
+    assert not marks(recorder, Joined)

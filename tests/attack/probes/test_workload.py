@@ -14,6 +14,7 @@ from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Accepted, Refused
 from kvwire.standard.statement import Statement, Stream
+from kvwire.trace.calls import CacheCall, PublishCall, ResidentCall
 
 
 @pytest.mark.network
@@ -23,19 +24,19 @@ def test_prompts_evict_reset_and_come_back(recorder: Recorder) -> None:
         workload.PROMPTS(run)
     kinds = {event.kind for event in events(recorder)}
     assert kinds == {"stored", "removed", "cleared"}
-    asked = [r for r in recorder.records if r.event == "cache"]
-    assert {"lora", "salt", "mm"} <= {key for r in asked for key in r.detail}
-    assert any(r.detail["cached_tokens"] for r in asked)
-    assert any(len(r.detail["tokens"]) % 4 for r in asked)
+    asked = marks(recorder, CacheCall)
+    assert {"lora", "salt", "mm"} <= {key for call in asked for key in call.arguments}
+    assert any(call.cached_tokens for call in asked)
+    assert any(len(call.tokens) % 4 for call in asked)
     hashes = [value for event in events(recorder) if event.kind == "stored" for value in event.hashes]
     assert len(set(hashes)) < len(hashes)
-    resident = marks(recorder, "resident")[-1]
+    resident = marks(recorder, ResidentCall)[-1]
     held: set[int] = set()
     for event in events(recorder):
         held = set() if event.kind == "cleared" else held
         held = held | set(event.hashes) if event.kind == "stored" else held - set(event.hashes)
     # The engine also holds blocks of the multimodal prompt, which it does not announce.
-    assert held < {int(value) for value in resident["hashes"]}
+    assert held < {int(value) for value in resident.hashes or ()}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -52,7 +53,7 @@ def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recor
     with session(recorder, "reference:?role=publish&algorithm=v1_block_key&block_size=2") as run:
         live.PROBE(run)
         workload.BATCHES(run)
-    offered = [m["batch"] for m in marks(recorder, "publish")]
+    offered = [call.batch for call in marks(recorder, PublishCall) if call.batch is not None]
     assert len({batch["ts"]["bits"] for batch in offered}) == len(offered)
     stamps = [float(batch["ts"]["float"]) for batch in offered]
     assert stamps == sorted(stamps)

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from tests.kit.probing import marks
 
 from kvwire.attack.probes.kit import readiness
 from kvwire.attack.run import Settings, run
@@ -28,7 +29,8 @@ from kvwire.judges.verdict import Exit
 from kvwire.standard.protocol import AdapterError, Refused, Unsupported
 from kvwire.standard.statement import Stream
 from kvwire.trace import files
-from kvwire.trace.records import Record
+from kvwire.trace.calls import CacheCall, ResetCall
+from kvwire.trace.records import told
 
 pytestmark = pytest.mark.network
 
@@ -103,12 +105,13 @@ def test_an_engine_driven_by_its_api_is_conformant_at_the_driven_level(serve: Se
     assert done.return_value == Exit.CONFORMANT, done.output
     recorded = files.read(recording)
     assert (recorded.header.level, recorded.header.can) == ("driven", ("cache", "reset"))
-    prompts = [record.detail for record in recorded.records if record.event == "cache"]
-    assert any(prompt.get("salt") for prompt in prompts)
-    assert any(prompt.get("lora") for prompt in prompts)
-    assert any(prompt["cached_tokens"] for prompt in prompts if "refused" not in prompt)
-    assert all(max(prompt["tokens"]) <= VOCABULARY.stop for prompt in prompts if "refused" not in prompt)
-    assert [prompt["refused"] for prompt in prompts if "refused" in prompt] == [
+    prompts = [prompt for _, prompt in told(enumerate(recorded.records), CacheCall)]
+    assert any(prompt.salt for prompt in prompts)
+    assert any(prompt.lora for prompt in prompts)
+    assert any(prompt.cached_tokens for prompt in prompts)
+    tokens = {token for prompt in prompts if prompt.succeeded for token in prompt.tokens}
+    assert all(isinstance(token, int) and token <= VOCABULARY.stop for token in tokens)
+    assert [prompt.refused for prompt in prompts if not prompt.succeeded] == [
         "prompts of this API are text tokens; it takes no multimodal items"
     ]
     lines = [json.loads(line) for line in results.read_text().splitlines()]
@@ -119,10 +122,6 @@ def test_an_engine_driven_by_its_api_is_conformant_at_the_driven_level(serve: Se
         assert verdicts[requirement] == "PASS", requirement
 
 
-def told(record: Record) -> bool:
-    return record.event == "cache"
-
-
 def driven(arguments: list[str]) -> DrivenTarget:
     return drive(parse(arguments[1]), arguments[-1])
 
@@ -131,7 +130,7 @@ def test_no_two_runs_ask_an_engine_the_same(serve: Serve) -> None:
     """It goes on after a run, and announces nothing of what it still has."""
     target = driven(serve())
     once, again = (
-        {tuple(record.detail["tokens"]) for record in run(target, Settings(probes=("live",))).records if told(record)}
+        {prompt.tokens for _, prompt in told(enumerate(run(target, Settings(probes=("live",))).records), CacheCall)}
         for _ in range(2)
     )
     assert once
@@ -152,7 +151,7 @@ def test_what_is_declared_is_not_asked_for(serve: Serve, recorder: Recorder) -> 
     listening = dataclasses.replace(target.target, statement=declared)
     opened = dataclasses.replace(target, target=listening).open(recorder)
     assert opened.session(recorder).block_size == 48
-    assert not [record for record in recorder.records if record.event == "cache"]
+    assert not marks(recorder, CacheCall)
 
 
 def test_a_stream_that_says_nothing_leaves_the_size_open(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +192,10 @@ def test_what_a_server_knows_is_seen_and_not_assumed(serve: Serve, recorder: Rec
         with_little.cache([1], salt="a")
     with pytest.raises(Unsupported):
         with_little.restart()
-    kept = [(record.event, sorted(record.detail)) for record in recorder.records]
-    assert kept[:2] == [("reset", []), ("cache", ["cached_tokens", "tokens"])]
-    assert kept[-1] == ("cache", ["refused", "salt", "tokens"])
+    reset, first, *_, last = [record.detail for record in recorder.records]
+    assert (reset, first) == (ResetCall(), CacheCall(tokens=tuple(range(32)), lora="7", cached_tokens=0))
+    assert isinstance(last, CacheCall)
+    assert (last.succeeded, last.salt, last.tokens) == (False, "a", (1,))
 
 
 def test_a_server_that_says_little_is_driven_all_the_same(api: Api, recorder: Recorder) -> None:
@@ -222,7 +222,9 @@ def test_an_error_says_status_and_url(
     driver = ApiDriver(api({"GET /v1/models": (200, MODELS), "POST /v1/completions": answer}), recorder, "s")
     with pytest.raises(error, match=says):
         driver.cache([1, 2])
-    assert {"tokens", "refused" if error is Refused else "error"} == recorder.records[-1].detail.keys()
+    (call,) = marks(recorder, CacheCall)
+    assert (call.tokens, call.cached_tokens) == ((1, 2), None)
+    assert ((call.refused is None), (call.error is None)) == (error is not Refused, error is Refused)
 
 
 class Turns(dict[str, Any]):
@@ -264,7 +266,7 @@ def test_a_reset_that_was_not_made_is_asked_for_again(
     driver = ApiDriver(api(Turns(known)), recorder, "s")
     with pytest.raises(Refused, match=says) if says else nullcontext():
         driver.reset()
-    assert [sorted(record.detail) for record in recorder.records] == [["refused"] if says else []]
+    assert [call.succeeded for call in marks(recorder, ResetCall)] == [not says]
 
 
 @pytest.mark.parametrize(

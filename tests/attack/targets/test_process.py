@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.probing import marks
 
 from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Accepted, AdapterError, Bound, Cached, Refused, Start, Stats, Unsupported
+from kvwire.trace.calls import BoundAt, CacheCall, FaultCall, PublishCall, ResetCall, StartCall, StopCall
+from kvwire.trace.marks import Noise, ProcessExit
 from kvwire.trace.records import Record, Source
 
 pytestmark = pytest.mark.network
@@ -82,19 +85,13 @@ def test_every_verb_is_asked_answered_and_recorded(adapt: Adapt, recorder: Recor
         *((verb, 2) for verb in ("restart", "fault", "stop")),
     ]
     details = {r.event: r.detail for r in stimuli(recorder)}
-    assert details["start"] == {"ring": 5, "bound": {"endpoint": "ipc:///tmp/none"}}
-    assert details["publish"] == {"batch": {"ts": {"bits": "00"}, "events": []}, "accepted": True, "blocked_us": 7}
-    assert details["cache"] == {
-        "tokens": [1, "ab"],
-        "lora": "7",
-        "salt": "s",
-        "mm": [{"digest": "00"}],
-        "cached_tokens": None,
-    }
-    assert details["fault"] == {"kind": "encode", "unsupported": "fault"}
+    assert details["start"] == StartCall(ring=5, bound=BoundAt(endpoint="ipc:///tmp/none"))
+    assert details["publish"] == PublishCall(batch={"ts": {"bits": "00"}, "events": []}, accepted=True, blocked_us=7)
+    assert details["cache"] == CacheCall(tokens=(1, "ab"), lora="7", salt="s", mm=({"digest": "00"},))
+    assert details["fault"] == FaultCall(kind="encode", unsupported="fault")
     process = [r for r in recorder.records if r.source == Source.PROCESS]
     assert [r.event for r in process] == ["start", "exit"]
-    assert process[-1].detail == {"code": 0, "how": "exit code 0", "expected": True}
+    assert process[-1].detail == ProcessExit(code=0, how="exit code 0", expected=True)
 
 
 def test_a_refusal_is_an_answer(adapt: Adapt, recorder: Recorder) -> None:
@@ -102,7 +99,7 @@ def test_a_refusal_is_an_answer(adapt: Adapt, recorder: Recorder) -> None:
     adapter.hello()
     with pytest.raises(Refused, match="port 0"):
         adapter.start(Start(endpoint="tcp://127.0.0.1:0"))
-    assert stimuli(recorder)[-1].detail == {"endpoint": "tcp://127.0.0.1:0", "refused": "port 0"}
+    assert stimuli(recorder)[-1].detail == StartCall(endpoint="tcp://127.0.0.1:0", refused="port 0")
     assert adapter.hello().version == "1"
 
 
@@ -110,7 +107,7 @@ def test_a_line_that_is_no_answer_is_named_and_skipped(adapt: Adapt, recorder: R
     adapter = adapt("print('Loading model…', flush=True); print('{\"a\": 1}', flush=True)")
     adapter.hello()
     assert adapter.noise == ["Loading model…", '{"a": 1}']
-    assert [r.detail["line"] for r in recorder.records if r.event == "noise"] == adapter.noise
+    assert [noise.line for noise in marks(recorder, Noise)] == adapter.noise
 
 
 def test_an_adapter_that_knows_every_verb_is_found_out(adapt: Adapt) -> None:
@@ -138,7 +135,7 @@ def test_an_answer_that_is_none_is_an_error(adapt: Adapt, recorder: Recorder, fi
     adapter.hello()
     with pytest.raises(AdapterError, match=said):
         adapter.start(Start())
-    assert said in stimuli(recorder)[-1].detail["error"]
+    assert said in (marks(recorder, StartCall)[-1].error or "")
 
 
 def test_an_answer_to_another_request_breaks_the_protocol(adapt: Adapt) -> None:
@@ -159,8 +156,8 @@ def test_death_is_told_with_exit_code_and_last_words(adapt: Adapt, recorder: Rec
         (Source.STIMULUS, "reset"),
         (Source.PROCESS, "exit"),
     ]
-    assert recorder.records[-1].detail["expected"] is False
-    assert recorder.records[-1].detail["stderr"] == ["out of memory"]
+    end = ProcessExit(code=3, how="exit code 3", expected=False, stderr=("out of memory",))
+    assert recorder.records[-1].detail == end
     with pytest.raises(AdapterError, match=r"`stats` was not asked: it ended \(exit code 3\)"):
         adapter.stats()
 
@@ -180,10 +177,10 @@ def test_an_interrupted_call_is_no_success_and_lets_it_stop_in_good_order(adapt:
     with pytest.raises(KeyboardInterrupt):
         adapter.reset()
     adapter.close()
-    assert [(r.event, r.detail) for r in recorder.records][-3:] == [
-        ("reset", {"error": "interrupted"}),
-        ("stop", {}),
-        ("exit", {"code": 0, "how": "exit code 0", "expected": True}),
+    assert [record.detail for record in recorder.records][-3:] == [
+        ResetCall(error="interrupted"),
+        StopCall(),
+        ProcessExit(code=0, how="exit code 0", expected=True),
     ]
 
 
@@ -231,7 +228,7 @@ def test_whoever_ignores_the_end_is_killed_within_the_bound(adapt: Adapt, record
     began = time.monotonic()
     adapter.close()
     assert time.monotonic() - began < 10
-    assert recorder.records[-1].detail["how"] == "signal SIGKILL"
+    assert marks(recorder, ProcessExit)[-1].how == "signal SIGKILL"
 
 
 def test_a_program_that_is_not_there(recorder: Recorder, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from kvwire.attack.probes.kit.sandbox import Ground, ports, who_can_come
 from kvwire.attack.probes.kit.session import Instance, Probe, Session
 from kvwire.attack.probes.kit.subscribers import Ears
 from kvwire.standard.protocol import AdapterError, Start
-from kvwire.trace.records import Source
 from kvwire.wire.endpoint_rules import IPC_BYTES, NO_REPLAY, PORT_MAX
 
 PROCESSES = 4
@@ -193,15 +192,11 @@ def look(session: Session) -> None:
     for stream in session.streams:
         served = (stream.endpoint if stream.mode == "connect" else None, stream.replay)
         for endpoint in filter(None, served):
-            _place(session, stream.name, endpoint)
+            session.recorder.note(who_can_come(endpoint), stream.name)
     default = session.statement.default_endpoint
     if default is not None:
-        _place(session, session.streams[0].name, default, default=True)
-
-
-def _place(session: Session, stream: str, endpoint: str, **more: bool) -> None:
-    detail = {**who_can_come(endpoint), **more}
-    session.recorder.add(source=Source.HARNESS, stream=stream, event="place", detail=detail)
+        seen = msgspec.structs.replace(who_can_come(default), default=True)
+        session.recorder.note(seen, session.streams[0].name)
 
 
 PLACES = Probe(

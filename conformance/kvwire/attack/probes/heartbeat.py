@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.standard.statement import Stream
+from kvwire.trace.marks import IdleDone
 from kvwire.wire.dialect import read
 from kvwire.wire.framing import split_live
 
@@ -23,7 +25,8 @@ def wait(session: Session, stream: Stream, interval: float) -> None:
     ``busy``: something else came each time.
     """
     bound = 2 * interval + GRACE_S
-    outcome, after = "busy", 0.0
+    outcome: Literal["seen", "bound", "busy"] = "busy"
+    after = 0.0
     for _ in range(TRIES):
         began = time.monotonic()
         before = session.counts(stream)
@@ -41,7 +44,7 @@ def wait(session: Session, stream: Stream, interval: float) -> None:
         if after >= interval / 2 and _newest_is_empty(session, stream):
             outcome = "seen"
             break
-    session.mark("idle-done", stream.name, outcome=outcome, after_s=round(after, 3), bound_s=bound)
+    session.mark(IdleDone(outcome=outcome, after_s=round(after, 3), bound_s=bound), stream.name)
 
 
 def _newest_is_empty(session: Session, stream: Stream) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.kit.traffic import Traffic
 from kvwire.attack.probes.workload import some
+from kvwire.trace.marks import Joined
 from kvwire_reference.consumer import Consumer
 from kvwire_reference.residents import Place
 
@@ -66,14 +67,15 @@ class Joining:
         """Record what a late one knows, against the early one."""
         known, rebuilt = _blocks(early), _blocks(late)
         self.session.mark(
-            "joined",
+            Joined(
+                at=None if at is None else str(at),
+                settled=self.level(),
+                complete=early.residents.complete and late.residents.complete,
+                blocks=len(known),
+                missing=len(known - rebuilt),
+                extra=len(rebuilt - known),
+            ),
             self.stream.name,
-            at=None if at is None else str(at),
-            settled=self.level(),
-            complete=early.residents.complete and late.residents.complete,
-            blocks=len(known),
-            missing=len(known - rebuilt),
-            extra=len(rebuilt - known),
         )
 
 

@@ -17,6 +17,7 @@ from kvwire.attack.probes.kit.sandbox import Ground, ports
 from kvwire.attack.probes.kit.session import Instance, Probe, Session
 from kvwire.attack.probes.kit.subscribers import Ear, Ears
 from kvwire.standard.protocol import AdapterError, Bound, Refused
+from kvwire.trace.marks import Ranks
 from kvwire.wire.endpoint_rules import NO_REPLAY, connectable
 
 RANKS = 3
@@ -82,11 +83,11 @@ def _begin(session: Session, visits: Visits, instances: Sequence[Instance]) -> l
             started.append((instance, bound))
         else:
             members = {instance.name: rank for rank, instance in enumerate(instances)}
-            session.mark("ranks", session.driven.name, members=members)
+            session.mark(Ranks(members=members), session.driven.name)
             return started
         for instance, _ in started:
             instance.driver.stop()
-    session.mark("ranks", session.driven.name, members={})
+    session.mark(Ranks(members={}), session.driven.name)
     return None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 import zmq
@@ -20,6 +21,7 @@ from kvwire.attack.probes.kit.replay_client import POLL_MS, Asker, Client, Quest
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.kit.traffic import Traffic
 from kvwire.standard.statement import Stream
+from kvwire.trace.marks import During, ReplayKilled, ReplayLoad, ReplayResumed
 from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
 
 SPARSE = 10
@@ -75,7 +77,7 @@ class Attack:
         traffic = Traffic(session)
         self.traffic = traffic if driven and traffic.able else None
 
-    def live(self, during: str) -> bool:
+    def live(self, during: During) -> bool:
         """Whether a live batch is seen in time, where one can be caused."""
         return self.traffic is None or self.traffic.awaited(during)
 
@@ -141,13 +143,14 @@ class Attack:
         clients = list(clients)
         for client in clients:
             self.session.mark(
-                "replay-resumed",
+                ReplayResumed(
+                    connection=client.name,
+                    rcvhwm=client.mark,
+                    paused_s=round(paused_s, 3),
+                    requests=self.requests(numbers, client.mark),
+                    retained=len(numbers),
+                ),
                 self.stream.name,
-                connection=client.name,
-                rcvhwm=client.mark,
-                paused_s=round(paused_s, 3),
-                requests=self.requests(numbers, client.mark),
-                retained=len(numbers),
             )
             client.reading = True
             client.heard_at = time.monotonic()
@@ -245,7 +248,7 @@ class Attack:
 
     def kill(self, whole: Question) -> None:
         """A client that is killed while it is being answered."""
-        self.session.mark("replay-killed", self.stream.name, answered=kill_one(self.stream))
+        self.session.mark(ReplayKilled(answered=kill_one(self.stream)), self.stream.name)
         self.live_and_served(whole)
 
     def live_and_served(self, whole: Question) -> None:
@@ -253,7 +256,7 @@ class Attack:
         self.live("vanished")
         self.asker.ask(self.stream, whole.numbers[-1], situation="after")
 
-    def load(self, phase: str, whole: Question) -> None:
+    def load(self, phase: Literal["before", "under"], whole: Question) -> None:
         """Record how much memory the publisher uses, once that no longer grows, and how large a whole answer is."""
         used: list[int] = []
         while len(used) < SAMPLES and (len(used) < 2 or used[-1] > used[-2] + STEADY):
@@ -263,9 +266,8 @@ class Attack:
             used.append(stats.rss)
             self.session.wait(lambda: False, SAMPLE_S)
         size, batches = whole.payload_bytes, len(whole.numbers)
-        self.session.mark(
-            "replay-load", self.stream.name, phase=phase, rss=used[-1], answer_bytes=size, batches=batches
-        )
+        load = ReplayLoad(phase=phase, rss=used[-1], answer_bytes=size, batches=batches)
+        self.session.mark(load, self.stream.name)
 
 
 def _attack(session: Session, scale: Scale) -> None:

@@ -6,6 +6,7 @@ import time
 
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.workload import few_prompts
+from kvwire.trace.marks import ResetDone
 from kvwire.wire.dialect import read
 from kvwire.wire.framing import split_live
 
@@ -57,13 +58,8 @@ def run(session: Session) -> None:
     bound = session.statement.bounds.reset_visible_s
     began = time.monotonic()
     seen = session.wait(lambda: announced.follow() > before, bound)
-    session.mark(
-        "reset-done",
-        session.driven.name,
-        outcome="seen" if seen else "bound",
-        after_s=round(time.monotonic() - began, 3),
-        bound_s=bound,
-    )
+    after = round(time.monotonic() - began, 3)
+    session.mark(ResetDone(outcome="seen" if seen else "bound", after_s=after, bound_s=bound), session.driven.name)
     few_prompts(session)
     session.settle()
 

@@ -16,6 +16,7 @@ from kvwire.attack.probes.kit.session import Instance, Probe, Session
 from kvwire.attack.probes.kit.subscribers import Ear, Ears
 from kvwire.attack.relay import Relay
 from kvwire.standard.protocol import AdapterError, Bound, Refused
+from kvwire.trace.marks import BurstBegins
 from kvwire.wire.endpoint_rules import NO_REPLAY, connectable
 
 BATCHES = 128
@@ -133,7 +134,7 @@ def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, relay: 
     relay.stop()
     ear.quiet(session, QUIET_S)
     _stats(instance)
-    session.mark("burst-begins", instance.name)
+    session.mark(BurstBegins(), instance.name)
     work.many()
     opening = threading.Timer(min(SHUT_S, session.statement.bounds.stop_s / 4), relay.go)
     began = time.monotonic()

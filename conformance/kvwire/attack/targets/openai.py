@@ -38,7 +38,7 @@ from kvwire.standard.protocol import (
     Stats,
     Unsupported,
 )
-from kvwire.trace.records import Source
+from kvwire.trace.calls import CacheCall, ResetCall
 
 KIND = "openai:"
 RESETS = ("/reset_prefix_cache", "/flush_cache")
@@ -218,51 +218,29 @@ class ApiDriver:
         mm: Sequence[Mapping[str, Any]] = (),
     ) -> Cached:
         """Run one prompt through the engine."""
-        asked = {"tokens": list(tokens), "lora": lora, "salt": salt, "mm": [dict(item) for item in mm] or None}
-        detail = {key: value for key, value in asked.items() if value is not None}
-        return Cached(cached_tokens=self._call("cache", detail)["cached_tokens"])
+        call = CacheCall(tokens=tuple(tokens), lora=lora, salt=salt, mm=tuple(mm) or None)
+        with self._recorder.calling(call, self.stream) as answer:
+            answer["cached_tokens"] = cached = self._run(call)
+        return Cached(cached_tokens=cached)
 
     def reset(self) -> None:
         """Reset the whole cache."""
-        self._call("reset", {})
+        with self._recorder.calling(ResetCall(), self.stream):
+            self._clear()
 
-    def _call(self, verb: str, detail: dict[str, Any]) -> dict[str, Any]:
-        self._recorder.pump()  # what came before the stimulus stands before it
-        asked_ns = time.monotonic_ns()
-        answer: dict[str, Any] = {}
-        try:
-            answer = self._run(detail) if verb == "cache" else self._clear()
-        except Refused as refusal:
-            answer = {"refused": str(refusal)}
-            raise
-        except Unsupported:
-            answer = {"unsupported": verb}
-            raise
-        except AdapterError as error:
-            answer = {"error": str(error)}
-            raise
-        except KeyboardInterrupt:
-            answer = {"error": "interrupted"}
-            raise
-        finally:
-            self._recorder.add(
-                source=Source.STIMULUS, stream=self.stream, event=verb, detail={**detail, **answer}, t_ns=asked_ns
-            )
-        return answer
-
-    def _run(self, detail: Mapping[str, Any]) -> dict[str, Any]:
+    def _run(self, call: CacheCall) -> int | None:
         url = f"{self._server.url}/completions"
-        body = {"prompt": detail["tokens"], "model": self.model, "max_tokens": 1, "temperature": 0}
-        if "mm" in detail or not all(isinstance(token, int) for token in detail["tokens"]):
+        body = {"prompt": call.tokens, "model": self.model, "max_tokens": 1, "temperature": 0}
+        if call.mm is not None or not all(isinstance(token, int) for token in call.tokens):
             raise Refused("prompts of this API are text tokens; it takes no multimodal items")
-        if "lora" in detail:
-            body["model"] = f"lora-{detail['lora']}"
+        if call.lora is not None:
+            body["model"] = f"lora-{call.lora}"
             if body["model"] not in self._models:
                 raise Refused(f"{self._server.url}/models lists no model {body['model']!r}")
-        if "salt" in detail:
+        if call.salt is not None:
             if not self._salts:
                 raise Refused(f"{self._server.root}/openapi.json knows no cache_salt of a completion")
-            body["cache_salt"] = detail["salt"]
+            body["cache_salt"] = call.salt
         try:
             done = msgspec.json.decode(self._server.ask("POST", url, body), type=_Completion)
         except _Status as error:
@@ -272,9 +250,9 @@ class ApiDriver:
         except msgspec.MsgspecError as error:
             raise AdapterError(f"{url}: not the answer of a completion: {error}") from None
         details = None if done.usage is None else done.usage.prompt_tokens_details
-        return {"cached_tokens": None if details is None else details.cached_tokens}
+        return None if details is None else details.cached_tokens
 
-    def _clear(self) -> dict[str, Any]:
+    def _clear(self) -> None:
         if self._reset is None:
             raise Unsupported("reset")
         end = time.monotonic() + RESET_S
@@ -282,7 +260,6 @@ class ApiDriver:
             if time.monotonic() >= end:
                 raise Refused(not_made)
             self._recorder.wait(lambda: False, RESET_AGAIN_S)
-        return {}
 
     def _not_made(self, url: str) -> str:
         """Ask for a reset; why it was not made, if so."""

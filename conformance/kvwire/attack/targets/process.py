@@ -31,7 +31,21 @@ from kvwire.standard.protocol import (
     Stats,
     Unsupported,
 )
-from kvwire.trace.records import Source
+from kvwire.trace.calls import (
+    BurstCall,
+    CacheCall,
+    Call,
+    FaultCall,
+    HelloCall,
+    PublishCall,
+    ResetCall,
+    ResidentCall,
+    RestartCall,
+    StartCall,
+    StatsCall,
+    StopCall,
+)
+from kvwire.trace.marks import Noise, ProcessExit, ProcessStart
 
 ANSWER_S: Mapping[str, float] = {
     "hello": 10.0,
@@ -57,7 +71,7 @@ NOISE_LINES = 5
 SHOWN = 200
 """How many characters of a line are shown."""
 
-_Shape = TypeVar("_Shape")
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -129,7 +143,7 @@ class AdapterProcess:
         )
         for reader in self._readers:
             reader.start()
-        recorder.add(source=Source.PROCESS, stream=stream, event="start", detail={"command": list(self.command)})
+        recorder.note(ProcessStart(command=tuple(self.command)), stream)
 
     def _read_answers(self, stdout: IO[bytes]) -> None:
         while line := stdout.readline(LINE_BYTES):
@@ -169,7 +183,7 @@ class AdapterProcess:
         else:
             self.broken = f"to the unknown verb {unknown!r} it answered {_short(answer)} instead of `unsupported`"
             raise AdapterError(self.broken)
-        hello = self._call("hello", {}, Hello)
+        hello = self._call(HelloCall(), Hello)
         if hello.protocol != PROTOCOL:
             self.broken = f"it speaks {hello.protocol!r}, this harness speaks {PROTOCOL!r}"
             raise AdapterError(self.broken)
@@ -178,17 +192,17 @@ class AdapterProcess:
 
     def start(self, options: Start) -> Bound:
         """Start the publisher."""
-        bound = self._call("start", msgspec.to_builtins(options), Bound)
+        bound = self._call(StartCall.of(options), Bound)
         self._running = True
         return bound
 
     def publish(self, batch: Mapping[str, Any]) -> Accepted:
         """Offer one batch, given as its JSON projection."""
-        return self._call("publish", {"batch": dict(batch)}, Accepted)
+        return self._call(PublishCall(batch=batch), Accepted)
 
     def burst(self, batches: Sequence[Mapping[str, Any]]) -> Burst:
         """Offer several batches one right after the other."""
-        answer = self._call("burst", {"batches": [dict(batch) for batch in batches]}, Burst)
+        answer = self._call(BurstCall(batches=tuple(batches)), Burst)
         if not len(answer.accepted) == len(answer.blocked_us) == len(batches):
             raise AdapterError(f"its answer to `burst` does not speak of each of the {len(batches)} batches")
         return answer
@@ -202,71 +216,53 @@ class AdapterProcess:
         mm: Sequence[Mapping[str, Any]] = (),
     ) -> Cached:
         """Run one prompt through the engine."""
-        arguments: dict[str, Any] = {"tokens": list(tokens)}
-        if lora is not None:
-            arguments["lora"] = lora
-        if salt is not None:
-            arguments["salt"] = salt
-        if mm:
-            arguments["mm"] = [dict(item) for item in mm]
-        return self._call("cache", arguments, Cached)
+        return self._call(CacheCall(tokens=tuple(tokens), lora=lora, salt=salt, mm=tuple(mm) or None), Cached)
 
     def resident(self) -> Resident:
         """Ask what the engine holds."""
-        return self._call("resident", {}, Resident)
+        return self._call(ResidentCall(), Resident)
 
     def reset(self) -> None:
         """Reset the whole cache."""
-        self._call("reset", {}, _Nothing)
+        self._call(ResetCall(), _Nothing)
 
     def fault(self, kind: str) -> None:
         """Cause a named fault."""
-        self._call("fault", {"kind": kind}, _Nothing)
+        self._call(FaultCall(kind=kind), _Nothing)
 
     def stats(self) -> Stats:
         """Ask for the publisher's counters."""
-        return self._call("stats", {}, Stats)
+        return self._call(StatsCall(), Stats)
 
     def restart(self) -> Bound:
         """End the publisher and start a new life of it on the same endpoints."""
-        return self._call("restart", {}, Bound)
+        return self._call(RestartCall(), Bound)
 
     def stop(self) -> None:
         """Stop the publisher in good order."""
         self._running = False
-        self._call("stop", {}, _Nothing)
+        self._call(StopCall(), _Nothing)
 
     # one call
 
-    def _call(self, verb: str, arguments: dict[str, Any], shape: type[_Shape]) -> _Shape:
-        self._recorder.pump()  # what came before the stimulus stands before it
-        asked_ns = time.monotonic_ns()
-        detail = dict(arguments)
+    def _call(self, call: Call, shape: type[_Shape]) -> _Shape:
+        verb = call.event
         try:
-            answer = self._request(verb, arguments, self._answer_s[verb])
-            result = self._shaped(verb, answer, shape)
-            if verb in ("start", "restart"):
-                self._recorder.lives[self.stream] = self._recorder.lives.get(self.stream, 0) + 1
-                detail["bound"] = answer
-            else:
-                detail |= answer
-        except Refused as refusal:
-            detail["refused"] = str(refusal)
-            raise
-        except Unsupported:
-            detail["unsupported"] = verb
-            raise
-        except AdapterError as error:
-            detail["error"] = str(error)
-            raise
+            with self._recorder.calling(call, self.stream) as told:
+                answer = self._request(verb, call.arguments, self._answer_s[verb])
+                result = self._shaped(verb, answer, shape)
+                if isinstance(result, Bound):
+                    self._recorder.lives[self.stream] = self._recorder.lives.get(self.stream, 0) + 1
+                    told["bound"] = answer
+                else:
+                    told |= {name: answer[name] for name in shape.__struct_fields__ if name in answer}
         except KeyboardInterrupt:
-            detail["error"] = "interrupted"
             self._given_up.add(self._last_id)
+            _ = self.alive
             raise
-        finally:
-            self._recorder.add(source=Source.STIMULUS, stream=self.stream, event=verb, detail=detail, t_ns=asked_ns)
-            if "error" in detail:
-                _ = self.alive  # its end, if it ended, stands after the stimulus
+        except AdapterError:
+            _ = self.alive  # its end, if it ended, stands after the stimulus
+            raise
         return result
 
     def _shaped(self, verb: str, answer: dict[str, Any], shape: type[_Shape]) -> _Shape:
@@ -330,7 +326,7 @@ class AdapterProcess:
         if len(self.noise) < NOISE_LINES:
             text = line.decode(errors="replace").rstrip()[:SHOWN]
             self.noise.append(text)
-            self._recorder.add(source=Source.PROCESS, stream=self.stream, event="noise", detail={"line": text})
+            self._recorder.note(Noise(line=text), self.stream)
         return None
 
     # trouble
@@ -365,10 +361,8 @@ class AdapterProcess:
         self._exited = True
         code = self._process.wait(END_S)
         self.broken = self.broken or f"it ended ({_how(code)})"
-        detail = {"code": code, "how": _how(code), "expected": expected}
-        if not expected:
-            detail["stderr"] = list(self._said)
-        self._recorder.add(source=Source.PROCESS, stream=self.stream, event="exit", detail=detail)
+        stderr = None if expected else tuple(self._said)
+        self._recorder.note(ProcessExit(code=code, how=_how(code), expected=expected, stderr=stderr), self.stream)
 
     # the end
 

@@ -15,6 +15,7 @@ from kvwire.attack.probes.kit.session import Instance, Session
 from kvwire.attack.probes.kit.subscribers import Ears
 from kvwire.standard.protocol import AdapterError, Bound, Refused, Start
 from kvwire.standard.statement import Stream
+from kvwire.trace.marks import AttackBegins
 from kvwire.wire.endpoint_rules import NO_REPLAY, connectable
 
 
@@ -32,7 +33,7 @@ def attacked(session: Session, attack: str, *starts: Start) -> Iterator[Session 
             yield None
             return
         instance, options, bound = begun
-        session.mark("attack", instance.name, attack=attack)
+        session.mark(AttackBegins(attack=attack), instance.name)
         try:
             yield _listened(session, stack, instance, options, bound)
         except AdapterError as error:

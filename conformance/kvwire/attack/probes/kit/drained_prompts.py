@@ -9,6 +9,7 @@ import msgspec
 from kvwire.attack.probes.kit.replay_client import Asker
 from kvwire.attack.probes.kit.session import Session
 from kvwire.standard.protocol import Unsupported
+from kvwire.trace.marks import Settled
 from kvwire.trace.records import Source
 
 OWN = 16
@@ -46,7 +47,7 @@ class Touching:
 
         known = stats is not None and stats.offered is not None
         self.blind = not session.wait(drained if known else self._told(), session.limits.settle_s)
-        session.mark("settled", stream, drained=not self.blind)
+        session.mark(Settled(drained=not self.blind), stream)
 
     def _told(self) -> Callable[[], bool]:
         """Run a prompt of one new block; whether every witness has delivered a message that has its tokens."""

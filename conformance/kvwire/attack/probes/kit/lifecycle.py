@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-
-import msgspec
+from typing import Literal
 
 from kvwire.attack.probes.kit.sandbox import Ground, can_bind, family_of, is_answered, is_free, who_can_come
 from kvwire.attack.probes.kit.session import Instance, Session
 from kvwire.attack.probes.kit.subscribers import Door, Ears
 from kvwire.standard.protocol import Bound, Refused, Start
-from kvwire.trace.records import Source
-from kvwire.wire.endpoint_rules import Asked, asked, connectable, faults, of_rank, split
+from kvwire.trace.calls import StartCall
+from kvwire.trace.marks import Freed, Looked, Ports
+from kvwire.wire.endpoint_rules import Asked, connectable, faults, of_rank, split
 
 GRACE_S = 1.0
 """What a stop gets on top of its declared bound before we stop looking: this machine may be busy."""
@@ -59,7 +59,7 @@ class Visits:
         Raises:
             AdapterError: as the driver does.
         """
-        wish = asked(msgspec.to_builtins(start))
+        wish = StartCall.of(start).asked
         self.ground.forget()
         try:
             bound = instance.driver.start(start)
@@ -67,7 +67,7 @@ class Visits:
             self._look(instance, wish)
             if wish.endpoints and not faults(wish) and not wish.undecided:
                 ours = [of_rank(endpoint, wish.rank) for endpoint in wish.endpoints]
-                self.session.mark("ports", instance.name, free=all(map(_could_bind, ours)))
+                self.session.mark(Ports(free=all(map(_could_bind, ours))), instance.name)
             return None
         self._look(instance, wish)
         if not faults(wish):
@@ -78,11 +78,11 @@ class Visits:
 
     def _look(self, instance: Instance, wish: Asked) -> None:
         if any(str(self.ground.directory) in endpoint for endpoint in wish.endpoints):
-            self.session.mark("looked", instance.name, changed=self.ground.touched)
+            self.session.mark(Looked(changed=self.ground.touched), instance.name)
 
     def see(self, stream: str, endpoint: str) -> None:
         """Record who can come to an endpoint."""
-        self.session.recorder.add(source=Source.HARNESS, stream=stream, event="place", detail=who_can_come(endpoint))
+        self.session.recorder.note(who_can_come(endpoint), stream)
 
     def end(self, instance: Instance, bound: Bound) -> None:
         """Stop an instance and wait until what it had bound is free.
@@ -105,9 +105,10 @@ def freed(session: Session, stream: str, endpoints: Iterable[str], began: float)
     outcomes: set[str] = set()
     for endpoint in endpoints:
         free = session.wait(lambda: is_free(endpoint), max(0.0, began + bound - time.monotonic()))  # noqa: B023
+        outcome: Literal["free", "held", "taken"]
         outcome = "free" if free else "held" if is_answered(endpoint) else "taken"
         after = round(time.monotonic() - began, 3)
-        session.mark("freed", stream, endpoint=endpoint, outcome=outcome, after_s=after, bound_s=bound)
+        session.mark(Freed(endpoint=endpoint, outcome=outcome, after_s=after, bound_s=bound), stream)
         outcomes.add(outcome)
     return "held" not in outcomes
 

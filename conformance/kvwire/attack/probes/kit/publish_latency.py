@@ -13,6 +13,7 @@ import zmq
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.probes.kit.tagged_batches import Markers
 from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
+from kvwire.trace.marks import StrainBegins, StrainDone
 
 ATTEMPTS = 3
 """How often a situation is repeated in which the call took longer than declared."""
@@ -64,10 +65,10 @@ def strain(session: Session, markers: Markers, situation: str, act: Callable[[],
     counted = 0
     for _ in range(MOST):
         markers.blocked_us.clear()
-        session.mark("strain", stream, situation=situation)
+        session.mark(StrainBegins(situation=situation), stream)
         with Stalls() as stalls:
             sends = act()
-        session.mark("strain-done", stream, situation=situation, stalled_ms=round(stalls.longest_ms, 1))
+        session.mark(StrainDone(situation=situation, stalled_ms=round(stalls.longest_ms, 1)), stream)
         counted += stalls.longest_ms < session.statement.bounds.publish_ms / 2
         waited = max(markers.blocked_us, default=0) > bound_us
         if not sends or not waited or counted >= ATTEMPTS or session.left() <= 0:

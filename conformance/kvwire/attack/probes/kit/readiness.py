@@ -6,6 +6,7 @@ import time
 
 from kvwire.attack.probes.kit.session import Session
 from kvwire.standard.protocol import Refused
+from kvwire.trace.marks import Primed, Unreachable
 
 RETRY_S = 0.05
 """How long a throwaway batch may take to be seen before another is sent."""
@@ -31,7 +32,7 @@ def handshakes(session: Session, more_than: dict[tuple[str, str], int] | None = 
     if not healthy:
         for stream in session.streams:
             if of := missing(stream.name):
-                session.mark("unreachable", stream.name, endpoint=stream.endpoint, of=of, bound_s=bound)
+                session.mark(Unreachable(endpoint=stream.endpoint, of=tuple(of), bound_s=bound), stream.name)
     return healthy
 
 
@@ -50,7 +51,7 @@ def prime(session: Session) -> bool:
     while _throw(session) and not session.wait(seen, RETRY_S):
         if time.monotonic() >= end or session.left() <= 0:
             break
-    session.mark("primed", stream.name, seen=seen(), bound_s=session.limits.prime_s)
+    session.mark(Primed(seen=seen(), bound_s=session.limits.prime_s), stream.name)
     return seen()
 
 

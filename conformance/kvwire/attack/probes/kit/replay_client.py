@@ -12,8 +12,8 @@ import zmq
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import DISCONNECTED, HANDSHAKE_SUCCEEDED, RCVHWM, Monitor, Socket, prepare
 from kvwire.standard.statement import Stream
-from kvwire.trace.records import Source
-from kvwire.trace.stimuli import WELL_FORMED
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequest, Unreachable
 from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
 
 BURST = 256
@@ -158,20 +158,20 @@ class Asker:
 
     # asking
 
-    def ask(self, stream: Stream, start: int, **detail: object) -> Question:
+    def ask(self, stream: Stream, start: int, situation: str = "") -> Question:
         """Send a well-formed request and await its answer; what it leaves out is asked for again, at once.
 
         What another answer holds was retained when this one left it out: a hole, or the rest after an early marker.
         What an answer leaves out that was asked to begin with it was not retained.
         """
-        first = rest = self._ask(stream, start, detail)
+        first = rest = self._ask(stream, start, situation)
         for number in self._left_out(stream, first):
-            self._ask(stream, number, {**detail, "again": True})
+            self._ask(stream, number, situation, again=True)
         for _ in range(REST):
             newest = self.session.recorder.newest(stream.name)
             if rest.outcome != "marker" or not rest.numbers or newest is None or rest.numbers[-1] >= newest:
                 break
-            rest = self._ask(stream, rest.numbers[-1] + 1, {**detail, "again": True})
+            rest = self._ask(stream, rest.numbers[-1] + 1, situation, again=True)
         return first
 
     def _left_out(self, stream: Stream, question: Question) -> list[int]:
@@ -193,9 +193,9 @@ class Asker:
                 found.add(parts[0])
         return found
 
-    def _ask(self, stream: Stream, start: int, detail: dict[str, object]) -> Question:
+    def _ask(self, stream: Stream, start: int, situation: str, *, again: bool = False) -> Question:
         client = self.connect(stream)
-        question = self.request(client, start, **detail)
+        question = self.request(client, start, situation, again=again)
         self.await_answers([client])
         return question
 
@@ -212,34 +212,45 @@ class Asker:
         session.recorder.pump()  # what was heard live by now stands before the request
         return client
 
-    def request(self, client: Client, start: int, **detail: object) -> Question:
+    def request(self, client: Client, start: int, situation: str = "", *, again: bool = False) -> Question:
         """Send a well-formed request."""
-        return self.send(client, WELL_FORMED, (b"", start_frame(start)), start=start, **detail)
+        frames = (b"", start_frame(start))
+        return self.send(client, WELL_FORMED, frames, start=start, situation=situation, again=again)
 
     def send(
-        self, client: Client, kind: str, frames: Sequence[bytes], *, start: int | None = None, **detail: object
+        self,
+        client: Client,
+        kind: str,
+        frames: Sequence[bytes],
+        *,
+        start: int | None = None,
+        situation: str = "",
+        again: bool = False,
     ) -> Question:
         """Send a request over a connection; without a handshake its outcome is ``unreachable``."""
         first = not client.questions
         question = Question(client.name if first else self.session.next_client(), start)
         client.questions.append(question)
-        if not first:
-            detail["connection"] = client.name
-        if client.mark != RCVHWM:
-            detail["rcvhwm"] = client.mark
-        if start is not None:
-            detail["start"] = str(start)
         if not client.reached and self.session.left() <= 0:
             question.outcome = "over"
             return question
-        if not client.reached and "situation" not in detail:
-            of, bound = [client.name], self.session.limits.handshake_s
-            endpoint = client.stream.replay
-            self.session.mark("unreachable", client.stream.name, endpoint=endpoint, of=of, bound_s=bound)
+        stream, bound = client.stream, self.session.limits.handshake_s
+        assert stream.replay is not None
+        if not client.reached and not situation:
+            self.session.mark(Unreachable(endpoint=stream.replay, of=(client.name,), bound_s=bound), stream.name)
             question.outcome = "unreachable"
             return question
-        hexes = [frame.hex() for frame in frames]
-        self.session.mark("replay-request", client.stream.name, client=question.name, kind=kind, frames=hexes, **detail)
+        request = ReplayRequest(
+            client=question.name,
+            kind=kind,
+            start=None if start is None else str(start),
+            frames=tuple(frame.hex() for frame in frames),
+            situation=situation,
+            connection="" if first else client.name,
+            rcvhwm=None if client.mark == RCVHWM else client.mark,
+            again=again,
+        )
+        self.session.mark(request, stream.name)
         if client.reached:
             client.socket.send_multipart(frames if client.delimited else frames[1:], zmq.DONTWAIT)
         else:
@@ -256,8 +267,7 @@ class Asker:
             if event == DISCONNECTED:
                 client.lost = True
                 continue
-            of = {"of": client.name}
-            self.session.recorder.add(source=Source.MONITOR, stream=client.stream.name, event=event, detail=of)
+            self.session.recorder.note(SocketEvent(event=event, of=client.name), client.stream.name)
             client.lost = client.lost and event != HANDSHAKE_SUCCEEDED
 
     # awaiting
@@ -311,14 +321,8 @@ class Asker:
     def _done(self, client: Client, question: Question, outcome: str) -> None:
         """Record the end of a request, and let the oldest clients go."""
         question.outcome = outcome
-        self.session.mark(
-            "replay-done",
-            client.stream.name,
-            client=question.name,
-            outcome=outcome,
-            after_s=client.bound_s,
-            messages=question.messages,
-        )
+        done = ReplayDone(client=question.name, outcome=outcome, after_s=client.bound_s, messages=question.messages)
+        self.session.mark(done, client.stream.name)
         over = [client for client in self._open if client.over and client.questions]
         while len(self._open) > self.keep and over:
             oldest = over.pop(0)
@@ -378,7 +382,7 @@ class Asker:
         """
         for client in clients:
             first = client.questions[0]
-            self.session.mark("replay-behind", client.stream.name, client=first.name, start=str(start))
+            self.session.mark(ReplayBehind(client=first.name, start=str(start)), client.stream.name)
             client.socket.send_multipart((b"", start_frame(start)), zmq.DONTWAIT)
         bound = IMPATIENT_S if self.silent else self.session.limits.replay_s
         end = time.monotonic() + bound

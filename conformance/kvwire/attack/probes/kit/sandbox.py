@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from kvwire.trace.marks import EndpointSeen
 from kvwire.wire.endpoint_rules import IPC_BYTES, is_loopback, split
 
 PORTS = range(20_000, 30_000)
@@ -114,29 +115,26 @@ def is_answered(endpoint: str) -> bool:
 # who can come
 
 
-def who_can_come(endpoint: str) -> dict[str, object]:
-    """What the machine shows of who can reach an endpoint.
-
-    ``listening``: the local addresses of TCP sockets that listen on its port here, where the system tells;
-    ``addresses`` those that its host stands for; ``private``, for ipc, whether only its user can enter the directory.
-    """
+def who_can_come(endpoint: str) -> EndpointSeen:
+    """What the machine shows of who can reach an endpoint."""
     scheme, place, port = split(endpoint)
-    shown: dict[str, object] = {"endpoint": endpoint}
     if scheme == "ipc":
-        shown["private"] = is_private(Path(place))
-    elif scheme == "tcp" and port.isdecimal():
-        if is_loopback(place) is not False and (here := listening(int(port))) is not None:
-            shown["listening"] = here
-        if is_loopback(place) is None:
-            shown["addresses"] = _resolved(place)
-    return shown
+        return EndpointSeen(endpoint=endpoint, private=is_private(Path(place)))
+    if scheme != "tcp" or not port.isdecimal():
+        return EndpointSeen(endpoint=endpoint)
+    near = is_loopback(place)
+    return EndpointSeen(
+        endpoint=endpoint,
+        listening=None if near is False else listening(int(port)),
+        addresses=None if near is not None else _resolved(place),
+    )
 
 
-def _resolved(host: str) -> list[str]:
+def _resolved(host: str) -> tuple[str, ...]:
     try:
-        return sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
+        return tuple(sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}))
     except OSError:
-        return []
+        return ()
 
 
 def is_private(path: Path) -> bool | None:
@@ -153,7 +151,7 @@ def is_private(path: Path) -> bool | None:
     return any(not mode & (stat.S_IXGRP | stat.S_IXOTH) for mode in modes)
 
 
-def listening(port: int) -> list[str] | None:
+def listening(port: int) -> tuple[str, ...] | None:
     """The local addresses of TCP sockets that listen on a port, from Linux's /proc; None where there is none."""
     found: set[str] = set()
     tables = [Path("/proc/net") / name for name in ("tcp", "tcp6")]
@@ -162,7 +160,7 @@ def listening(port: int) -> list[str] | None:
     for table in tables:
         if table.exists():
             found |= {host for host, number in _listeners(table.read_text(encoding="ascii")) if number == port}
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def _listeners(table: str) -> Iterator[tuple[str, int]]:

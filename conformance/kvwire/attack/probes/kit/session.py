@@ -13,8 +13,8 @@ from kvwire.attack.probes.kit.offers import Offers
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Driver, Start, Stats, Unsupported
 from kvwire.standard.statement import Statement, Stream
-from kvwire.trace.probing import BEGINS, ENDS, PROBE
-from kvwire.trace.records import Source
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import ProbeMark, Trouble
 
 DEFAULT_BLOCK_SIZE = 16
 """Tokens of a block where neither the start nor the statement says."""
@@ -205,11 +205,11 @@ class Session:
 
     def trouble(self, text: str, stream: str = "") -> None:
         """Record trouble of our own."""
-        self.recorder.trouble(text, stream)
+        self.recorder.note(Trouble(text=text), stream)
 
-    def mark(self, event: str, stream: str = "", **detail: object) -> None:
-        """Record something that the harness did or awaited, as a stimulus."""
-        self.recorder.add(source=Source.STIMULUS, stream=stream, event=event, detail=dict(detail))
+    def mark(self, mark: Stimulus, stream: str = "") -> None:
+        """Record something that the harness did or awaited, or what it found."""
+        self.recorder.note(mark, stream)
 
 
 Mode = Literal["quick", "plain", "thorough"]
@@ -249,10 +249,10 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     def __call__(self, session: Session) -> None:
         """Run it, between the marks in the trace that say so."""
         recorder = session.recorder
-        recorder.add(source=Source.HARNESS, event=PROBE, detail={"name": self.name, "phase": BEGINS})
+        recorder.note(ProbeMark(name=self.name, phase="begins"))
         try:
             with recorder.surviving(*self.must_survive):
                 self.run(session)
         finally:
             recorder.pump()  # what is here by now came before the end
-            recorder.add(source=Source.HARNESS, event=PROBE, detail={"name": self.name, "phase": ENDS})
+            recorder.note(ProbeMark(name=self.name, phase="ends"))

@@ -15,6 +15,8 @@ import zmq
 
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.marks import Reach
 from kvwire.trace.records import Source
 
 BURST = 256
@@ -77,8 +79,8 @@ class Ears:
         if not waiting:
             self.bound_s = bound
         for door in knocking:
-            outcome = "none" if door in waiting else "handshake"
-            self.session.mark("reach", instance, **door._asdict(), outcome=outcome, bound_s=bound)
+            outcome: Literal["handshake", "none"] = "none" if door in waiting else "handshake"
+            self.session.mark(Reach(**door._asdict(), outcome=outcome, bound_s=bound), instance)
         return not waiting
 
 
@@ -153,13 +155,8 @@ class Ear:
 
     def _events(self) -> None:
         for event in self.monitor.drain():
-            self.recorder.add(
-                source=Source.MONITOR,
-                stream=self.instance,
-                event=event,
-                detail={"of": Source.LIVE_A.value},
-                connection=self.monitor.handshakes,
-            )
+            said = SocketEvent(event=event, of=Source.LIVE_A)
+            self.recorder.note(said, self.instance, connection=self.monitor.handshakes)
 
     def close(self) -> None:
         """Leave."""

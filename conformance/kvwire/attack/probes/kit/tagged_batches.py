@@ -8,6 +8,7 @@ from typing import Any
 
 from kvwire.attack.probes.kit.session import Session
 from kvwire.standard.protocol import Refused
+from kvwire.trace.marks import TailDone
 from kvwire.trace.records import Record
 from kvwire.wire.dialect import read
 from kvwire.wire.framing import split_live
@@ -90,7 +91,7 @@ def tail(session: Session, markers: Markers) -> bool:
             stamp = min(stamp, session.offers.stamp)
         came = session.wait(seen, AGAIN_S if accepted else FULL_S)
     after = round(time.monotonic() - began, 3)
-    session.mark("tail-done", stream.name, outcome="seen" if came else "bound", after_s=after, bound_s=TAIL_S)
+    session.mark(TailDone(outcome="seen" if came else "bound", after_s=after, bound_s=TAIL_S), stream.name)
     return came
 
 

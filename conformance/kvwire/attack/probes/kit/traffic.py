@@ -6,6 +6,7 @@ import time
 
 from kvwire.attack.probes.kit.session import Session
 from kvwire.standard.protocol import Refused
+from kvwire.trace.marks import During, LiveAwaited
 
 TOKENS = 128
 """Tokens of one batch: with its hashes some 600 bytes, so that a thousand batches fill what a socket buffers."""
@@ -63,7 +64,7 @@ class Traffic:
             self.one()
             recorder.pump()
 
-    def awaited(self, during: str, at_once: int = 1) -> bool:
+    def awaited(self, during: During, at_once: int = 1) -> bool:
         """Cause so many batches, and another now and then, until so many more were seen; record whether in time.
 
         What was caused before must have been seen. ``during`` says what the publisher is doing meanwhile. The bound is
@@ -95,13 +96,14 @@ class Traffic:
             if session.wait(seen, min(AGAIN_S, end - time.monotonic())):
                 break
         session.mark(
-            "live-awaited",
+            LiveAwaited(
+                during=during,
+                outcome="seen" if seen() else "bound",
+                after_s=round(time.monotonic() - began, 3),
+                bound_s=bound,
+                offered=offered,
+                heard=heard(),
+            ),
             stream.name,
-            during=during,
-            outcome="seen" if seen() else "bound",
-            after_s=round(time.monotonic() - began, 3),
-            bound_s=bound,
-            offered=offered,
-            heard=heard(),
         )
         return seen()

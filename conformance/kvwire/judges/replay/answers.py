@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from kvwire.history.exchanges import Exchange, Exchanges, Item
+from kvwire.history.exchanges import Exchange, Item
 from kvwire.history.timeline import Answer, Live
-from kvwire.judges.area import HEX_BYTES, Area, Context, at_record, judge
+from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_record, judge, unless
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record
 from kvwire.wire.framing import END_SEQUENCE, number_of
@@ -21,15 +21,13 @@ CUT_SHORT = {
 """Outcomes of an exchange that leave open how the publisher would have ended it."""
 
 
-class Replay(Area):
+class Answers(Area):
     """Reads requests, answers and live messages; decides at the end, when later answers are known too."""
 
-    name = "replay"
     memory = "O(ring)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.exchanges = Exchanges()
         self.live_frames: dict[int, tuple[bytes, ...]] = {}
         self.heedless = False
         """Whether an answer began below the start that was asked for."""
@@ -41,22 +39,20 @@ class Replay(Area):
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live and record.frames is not None:
             self.live_frames[index] = record.frames
-        else:
-            self.exchanges.take(index, record)
 
     def finish(self) -> None:
         timeline = self.context.timeline
-        answers = {answer.source: answer for answer in timeline.answers}
+        answers = self.facts.answers
         by_number: dict[tuple[int | None, int], list[Live]] = defaultdict(list)
         for live in timeline.live:
             by_number[live.incarnation, live.number].append(live)
         self.heedless = any(
             (number_of(exchange.data[0].sequence) or 0) < (exchange.start or 0)
-            for exchange in self.exchanges.by_client.values()
+            for exchange in self.facts.exchanges.values()
             if exchange.well_formed and exchange.data
         )
         before: Exchange | None = None
-        for exchange in self.exchanges.by_client.values():
+        for exchange in self.facts.exchanges.values():
             if exchange.outcome is None:
                 continue
             answer = answers.get(exchange.client)
@@ -100,15 +96,14 @@ class Replay(Area):
     # what an answer holds
 
     @judge("KVW-REP-001")
-    def as_live(self, item: Item, live: tuple[bytes, ...] | None) -> None:
+    def as_live(self, say: Say, item: Item, live: tuple[bytes, ...] | None) -> None:
         """KVW-REP-001: A publisher MUST send each replayed batch as an empty delimiter followed by the topic,
         sequence number and payload frames, byte for byte as they were sent live.
 
         Compared with the first live copy of the same incarnation; without one only the number of frames is judged.
         """
         if item.topic is None:
-            self.broke(
-                "KVW-REP-001",
+            say.broke(
                 "delimiter, topic, sequence number, payload",
                 f"{len(item.frames)} frames, no topic (form replay-bare)",
                 _at(item),
@@ -117,7 +112,7 @@ class Replay(Area):
         if live is None:
             return
         if item.frames[1:] == live:
-            self.saw("KVW-REP-001")
+            say.saw()
             return
         names = ("topic", "sequence", "payload")
         for name, sent, replayed in zip(names, live, item.frames[1:], strict=False):
@@ -126,8 +121,7 @@ class Replay(Area):
                     (i for i, (a, b) in enumerate(zip(sent, replayed, strict=False)) if a != b),
                     min(len(sent), len(replayed)),
                 )
-                self.broke(
-                    "KVW-REP-001",
+                say.broke(
                     f"the {name} frame as it was sent live: {sent[at : at + HEX_BYTES].hex() or '(empty)'}",
                     f"{replayed[at : at + HEX_BYTES].hex() or '(empty)'}",
                     Where(
@@ -144,16 +138,15 @@ class Replay(Area):
         """Messages that are neither form of a batch, nor an end marker of another shape (KVW-REP-003)."""
         for record, frames in exchange.odd:
             if END_SEQUENCE not in frames:
-                self.broke(
-                    "KVW-REP-001",
+                self.as_live.broke(
                     "an empty delimiter, topic, sequence number, payload",
                     f"{len(frames)} frames: {' | '.join(frame[:HEX_BYTES].hex() or '(empty)' for frame in frames)}",
                     at_record(record, "message", b"".join(frames)),
                 )
                 return
 
-    @judge("KVW-REP-002")
-    def ascending(self, exchange: Exchange) -> None:
+    @judge("KVW-REP-002", memory="O(1)")
+    def ascending(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-002: A publisher MUST answer a request for start S with retained batches numbered S or higher only,
         in ascending order, each once.
         """
@@ -164,10 +157,9 @@ class Replay(Area):
                 continue
             floor = exchange.start or 0 if last is None else last + 1
             if number >= floor:
-                self.saw("KVW-REP-002")
+                say.saw()
             else:
-                self.broke(
-                    "KVW-REP-002",
+                say.broke(
                     f"a number of at least {floor}",
                     f"number {number} after {last}" if last is not None else f"number {number} as the first",
                     at_record(item.record, "sequence", item.sequence, number),
@@ -177,8 +169,8 @@ class Replay(Area):
 
     # the end marker
 
-    @judge("KVW-REP-003")
-    def one_end(self, exchange: Exchange) -> None:
+    @judge("KVW-REP-003", memory="O(1)")
+    def one_end(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-003: A publisher MUST end the answer to a well-formed request with exactly one end marker: empty
         delimiter, empty topic, eight bytes `ff`, payload.
 
@@ -186,10 +178,10 @@ class Replay(Area):
         """
         ends = exchange.ends
         if not ends and exchange.outcome in CUT_SHORT:
-            self.open("KVW-REP-003", f"an answer without an end marker: {CUT_SHORT[exchange.outcome]}")
+            say.open(f"an answer without an end marker: {CUT_SHORT[exchange.outcome]}")
             return
         if len(ends) == 1 and ends[0].topic is not None and exchange.items[-1] is ends[0] and ends[0].topic == b"":
-            self.saw("KVW-REP-003")
+            say.saw()
             return
         if not ends:
             seen = f"no end marker within the bound after {len(exchange.data)} batches{exchange.oddities}"
@@ -206,10 +198,10 @@ class Replay(Area):
         else:
             seen = "batches after the end marker"
             where = _at(ends[0])
-        self.broke("KVW-REP-003", "exactly one end marker: empty, empty, ff×8, payload", seen, where)
+        say.broke("exactly one end marker: empty, empty, ff×8, payload", seen, where)
 
-    @judge("KVW-REP-004")
-    def end_of_nothing(self, exchange: Exchange) -> None:
+    @judge("KVW-REP-004", memory="O(1)")
+    def end_of_nothing(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-004: A publisher MUST answer a well-formed request for which it retains no batch (nothing retained,
         or a start in the future) with the end marker.
 
@@ -217,19 +209,20 @@ class Replay(Area):
         others speak: they may be dropped, and their client may be gone.
         """
         if exchange.ends:
-            self.saw("KVW-REP-004")
+            say.saw()
         elif exchange.outcome in CUT_SHORT:
-            self.open("KVW-REP-004", f"no end marker: {CUT_SHORT[exchange.outcome]}")
+            say.open(f"no end marker: {CUT_SHORT[exchange.outcome]}")
         else:
-            self.broke(
-                "KVW-REP-004",
+            say.broke(
                 f"the end marker alone for start {exchange.start}, above everything sent",
                 f"no answer within the bound{exchange.oddities}",
                 Where(record=exchange.done),
             )
 
-    @judge("KVW-REP-014")
-    def empty_marker(self, exchange: Exchange) -> None:
+    @judge(
+        "KVW-REP-014", unclaimed=unless(lambda _, statement: "end_payload" not in statement.extensions), memory="O(1)"
+    )
+    def empty_marker(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-014: A publisher MUST NOT put a payload into the end marker unless it declares the extension
         `end_payload`.
         """
@@ -237,17 +230,16 @@ class Replay(Area):
             return
         for item in exchange.ends:
             if item.payload == b"":
-                self.saw("KVW-REP-014")
+                say.saw()
             else:
-                self.broke(
-                    "KVW-REP-014",
+                say.broke(
                     "an empty payload in the end marker",
                     f"{len(item.payload)} bytes",
                     at_record(item.record, "payload", item.payload),
                 )
 
-    @judge("KVW-REP-015")
-    def declared_marker(self, exchange: Exchange) -> None:
+    @judge("KVW-REP-015", memory="O(1)")
+    def declared_marker(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-015: A publisher that declares the extension `end_payload` MAY put the msgpack array of the oldest
         and the newest retained sequence number into the payload of the end marker.
         """
@@ -257,69 +249,67 @@ class Replay(Area):
             if not item.payload:
                 continue
             if item.is_range:
-                self.saw("KVW-REP-015")
+                say.saw()
             else:
-                self.note("KVW-REP-015", f"an end marker's payload is no array of two numbers: {item.payload.hex()}")
+                say.note(f"an end marker's payload is no array of two numbers: {item.payload.hex()}")
 
     # malformed requests
 
-    @judge("KVW-REP-005")
-    def no_data_for_odd_frames(self, exchange: Exchange) -> None:
+    @judge("KVW-REP-005", memory="O(1)")
+    def no_data_for_odd_frames(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-005: A publisher MUST NOT answer with a batch a request of another frame count than delimiter and
         start.
         """
         if exchange.kind.startswith(OTHER_COUNT):
-            self._no_data("KVW-REP-005", exchange)
+            self._no_data(say, exchange)
 
-    @judge("KVW-REP-006")
-    def no_data_for_odd_fields(self, exchange: Exchange) -> None:
+    @judge("KVW-REP-006", memory="O(1)")
+    def no_data_for_odd_fields(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-006: A publisher SHOULD NOT answer with a batch a request whose delimiter is not empty or whose
         start is not 8 bytes long.
         """
         if not exchange.kind.startswith(OTHER_COUNT):
-            self._no_data("KVW-REP-006", exchange)
+            self._no_data(say, exchange)
 
-    def _no_data(self, requirement: str, exchange: Exchange) -> None:
+    def _no_data(self, say: Say, exchange: Exchange) -> None:
         if exchange.followed and not exchange.ends and not exchange.data:
-            self.open(requirement, "neither a malformed request nor the well-formed one behind it was answered")
+            say.open("neither a malformed request nor the well-formed one behind it was answered")
         elif exchange.data and exchange.followed and len(exchange.ends) < 2 and self.heedless:
-            self.open(requirement, "a request behind the malformed one may be the cause: starts are not heeded")
+            say.open("a request behind the malformed one may be the cause: starts are not heeded")
         elif exchange.data:
             item = exchange.data[0]
-            self.broke(
-                requirement,
+            say.broke(
                 f"no batch for a malformed request ({exchange.kind})",
                 f"{len(exchange.data)} batches, the first with number {number_of(item.sequence)}",
                 _at(item),
             )
         else:
-            self.saw(requirement)
+            say.saw()
 
-    @judge("KVW-REP-007")
-    def next_is_served(self, malformed: Exchange, exchange: Exchange, *, answered: bool) -> None:
+    @judge("KVW-REP-007", memory="O(1)")
+    def next_is_served(self, say: Say, malformed: Exchange, exchange: Exchange, *, answered: bool) -> None:
         """KVW-REP-007: A publisher MUST serve the next well-formed request after any malformed one.
 
         The next one of all, which comes over another connection, and the next one on the same connection, for which
         nothing is retained. A publisher that had served none of its kind before either shows nothing by this.
         """
         if answered:
-            self.saw("KVW-REP-007")
+            say.saw()
         elif exchange.outcome in CUT_SHORT:
-            self.open("KVW-REP-007", f"no answer: {CUT_SHORT[exchange.outcome]}")
+            say.open(f"no answer: {CUT_SHORT[exchange.outcome]}")
         else:
             where = "on the same connection" if exchange is malformed else "on another connection"
-            self.broke(
-                "KVW-REP-007",
+            say.broke(
                 f"an answer to the well-formed request after a malformed one ({malformed.kind}), {where}",
                 f"nothing within the bound{exchange.oddities}",
                 Where(record=exchange.done),
             )
 
-    @judge("KVW-REP-016")
-    def marker_alone(self, exchange: Exchange) -> None:
+    @judge("KVW-REP-016", memory="O(1)")
+    def marker_alone(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-016: A publisher MAY answer a malformed request with the end marker alone."""
         if len(exchange.ends) > exchange.followed and not exchange.data:
-            self.saw("KVW-REP-016")
+            say.saw()
 
 
 def _at(item: Item) -> Where:

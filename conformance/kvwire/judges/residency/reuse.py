@@ -6,20 +6,21 @@ then the stream's word before and after is known. Of others it is only known tha
 
 from __future__ import annotations
 
-import functools
+import bisect
 
 import msgspec
 
-from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.cache.ledger import Key, State
 from kvwire.cache.prefixes import Prefixes
-from kvwire.history.progress import Agenda, Counted, Heard, Place
-from kvwire.history.segments import REPLACING
+from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, judge
+from kvwire.judges.area import Area, Context, Say, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record, Source
-from kvwire.trace.stimuli import Prompt, prompts, succeeded
-from kvwire.wire.events import TWO_64, Event
+from kvwire.trace.calls import BurstCall, CacheCall, FaultCall, PublishCall, ResetCall, ResidentCall, StartCall
+from kvwire.trace.marks import Settled
+from kvwire.trace.records import told
+from kvwire.trace.stimuli import Prompt
+from kvwire.wire.events import Event
 
 Scope = tuple[int | None, str | None]
 
@@ -48,22 +49,17 @@ class _Cap(msgspec.Struct):
 
 
 class Reuse(Area):
-    """Follows the stream with a ledger, and prompts by the tokens of their prefixes."""
+    """Follows prompts by the tokens of their prefixes, and holds them against the ledger."""
 
-    name = "reuse"
     memory = "O(window)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.ledger = Ledger(context.statement.residency)
         self.prefixes = Prefixes(context.statement.block_size)
         self.places: set[tuple[str | None, int]] = set()
-        self.stimuli: list[tuple[int, Record]] = []
-        self.counted = Counted()
-        self.agenda: Agenda | None = None
-        self.life = -1
         self.cap: _Cap | None = None
-        self.prompts: tuple[Prompt, ...] = ()
+        self.drained = False
+        """Whether nothing was done since the stream was last drained."""
         self.begun = 0
         """Prompts that were begun so far."""
         self.settled = 0
@@ -82,23 +78,15 @@ class Reuse(Area):
         self.announced: set[bytes] = set()
         """Prefixes stored since the last prompt began."""
 
-    def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS:
-            self.stimuli.append((index, record))
-            self.counted.add(index, record)
-
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        if self.agenda is None:
-            self.agenda = self._plan()
-        self._reach((incarnation.index, -1))
-        self.life = incarnation.index
-        self.ledger.begin(origin_known=incarnation.origin_known)
+        if not incarnation.index:
+            self.prefixes.prompts = self.facts.prompts
+            caps = [start.cap for _, start in told(self.facts.stimuli, StartCall) if start.succeeded and start.cap]
+            self.cap = _Cap(caps[-1]) if caps else None
         self.prefixes.begin()
         self._lose()
 
     def on_gap(self, gap: Gap) -> None:
-        self._reach((self.life, gap.first))
-        self.ledger.hole()
         self._lose()
 
     def _lose(self) -> None:
@@ -108,46 +96,30 @@ class Reuse(Area):
         self.owed = None
 
     def on_batch(self, batch: Batch) -> None:
-        self._reach((self.life, batch.number))
         if self.cap is not None:
             entries = sum(len(event.hashes) for event in batch.reading.events)
             self.cap.busiest = max(self.cap.busiest, entries)
 
     def finish(self) -> None:
-        self._reach((self.life + 1, -1))
         if self.cap is not None:
             self._lost_removals(self.cap)
 
     # what was asked of the engine
 
-    def _plan(self) -> Agenda:
-        """Prompts, questions and the times at which the stream was drained, each at the place that it had reached."""
-        self.prompts = self.prefixes.prompts = prompts(self.stimuli)
-        of = {prompt.record: position for position, prompt in enumerate(self.prompts)}
-        heard = Heard(self.context.timeline, [index for index, record in self.stimuli if record.event in REPLACING])
-        agenda = Agenda()
-        drained = False
-        for index, record in self.stimuli:
-            place = heard.when(index)
-            if succeeded(record, "start") and record.detail.get("cap"):
-                self.cap = _Cap(int(record.detail["cap"]))
-            elif index in of:
-                agenda.add(place, index, functools.partial(self._begins, of[index], calm=drained))
-                drained = False
-            elif succeeded(record, "resident") and self.counted.heard(index, place):
-                held = frozenset(int(value) % TWO_64 for value in record.detail.get("hashes", ()))
-                agenda.add(place, index, functools.partial(self._holds, index, held))
-            elif record.event == "settled":
-                drained = bool(record.detail["drained"])
-                if drained:
-                    agenda.add(place, index, functools.partial(self._ends, index))
-            elif record.event in ("reset", "fault", "publish", "burst"):
-                drained = False
-        return agenda
-
-    def _reach(self, place: Place) -> None:
-        if self.agenda is not None:
-            self.agenda.reach(place)
+    def on_stimulus(self, moment: Moment) -> None:
+        match moment.stimulus:
+            case CacheCall(succeeded=True):
+                if moment.known:
+                    self._begins(moment.index, calm=self.drained)
+                self.drained = False
+            case ResidentCall(succeeded=True, held=held) if moment.drained:
+                self._holds(moment.index, held)
+            case Settled(drained=drained):
+                self.drained = drained
+                if drained and moment.known:
+                    self._ends()
+            case ResetCall() | FaultCall() | PublishCall() | BurstCall():
+                self.drained = False
 
     # the stream
 
@@ -165,27 +137,12 @@ class Reuse(Area):
             self.announced.update(stored)
             if self.cap is not None:
                 self.cap.stored += len(event.hashes)
-        for value in event.hashes:
-            key = Key(event.medium, event.group, value)
-            if event.kind == "stored":
-                self.ledger.store(key)
-            else:
-                self._remove(key)
-                self.removed[value] = (self.moment, self.settled)
-
-    def _remove(self, key: Key) -> None:
-        """One that names another group than the store is for KVW-EVT-017, and ends the residency that it meant."""
-        elsewhere = self.ledger.groups_of(key.medium, key.hash) - {key.group}
-        if elsewhere and self.ledger.state(key) is not State.RESIDENT:
-            for group in elsewhere:
-                self.ledger.forget(key._replace(group=group))
         else:
-            self.ledger.remove(key)
+            self.removed |= dict.fromkeys(event.hashes, (self.moment, self.settled))
 
     def _wipe(self) -> None:
-        held = {key.hash for key in self.ledger.resident()}
+        held = {key.hash for key in self.facts.cleared}
         self.wiped |= {chain for value in held if (chain := self.prefixes.chain_of(value)) is not None}
-        self.ledger.clear()
         self.removed.clear()
         self.unsure = self.moment
 
@@ -195,8 +152,8 @@ class Reuse(Area):
             return State.UNKNOWN
         value = self.prefixes.hash_of(chain)
         if value is None:
-            return State.ABSENT if self.ledger.complete and not self.prefixes.strayed else State.UNKNOWN
-        states = {self.ledger.state(Key(medium, group, value)) for medium, group in self.places}
+            return State.ABSENT if self.facts.ledger.complete and not self.prefixes.strayed else State.UNKNOWN
+        states = {self.facts.ledger.state(Key(medium, group, value)) for medium, group in self.places}
         for state in (State.RESIDENT, State.UNKNOWN):
             if state in states:
                 return state
@@ -204,8 +161,9 @@ class Reuse(Area):
 
     # prompts
 
-    def _begins(self, position: int, *, calm: bool) -> None:
-        prompt = self.prompts[position]
+    def _begins(self, record: int, *, calm: bool) -> None:
+        position = bisect.bisect_left(self.facts.prompts, record, key=lambda prompt: prompt.record)
+        prompt = self.facts.prompts[position]
         self.begun = position + 1
         self.owed = None
         self.announced.clear()
@@ -221,16 +179,16 @@ class Reuse(Area):
         if first < len(states) and states[first] is State.ABSENT:
             self._absent(position, chains, first, cached)
         if self.cap is None:
-            self.saw("KVW-RES-013", min(first, cached))
+            self.everything_announced.saw(min(first, cached))
 
     def _absent(self, position: int, chains: tuple[bytes, ...], first: int, cached: int) -> None:
         """The stream says that a block is not in the cache: does the engine say so too?"""
-        prompt = self.prompts[position]
+        prompt = self.facts.prompts[position]
         value = self.prefixes.hash_of(chains[first])
         removal = None if value is None else self.removed.get(value)
         if cached <= first:
             if removal is not None:
-                self.saw("KVW-RES-012")
+                self.ended_only_when_gone.saw()
             return
         if removal is not None and not self._stored_anew(removal[1], position, chains[first], first):
             self.ended_only_when_gone(prompt, first, cached)
@@ -241,7 +199,7 @@ class Reuse(Area):
 
     def _stored_anew(self, begin: int, end: int, chain: bytes, index: int) -> bool:
         """Whether one of the prompts between two can have put a block into the cache again, without a word."""
-        for prompt in self.prompts[begin:end]:
+        for prompt in self.facts.prompts[begin:end]:
             reused = prompt.cached_tokens is not None and prompt.cached_tokens // self.prefixes.size > index
             if not reused and chain in self.prefixes.of(prompt):
                 return True
@@ -260,7 +218,7 @@ class Reuse(Area):
 
     def _hit_again(self, prompt: Prompt, before: int, cached: int) -> None:
         if cached >= before:
-            self.saw("KVW-RES-003", before)
+            self.gone_is_announced.saw(before)
             return
         self.gone_is_announced(
             prompt.record,
@@ -268,15 +226,15 @@ class Reuse(Area):
             f"no such event, and the engine reuses {cached} of them",
         )
 
-    def _ends(self, record: int) -> None:
+    def _ends(self) -> None:
         if self.settled < self.begun and self.cap is not None and self.begun == self.settled + 1:
-            self._capped(self.cap, self.prompts[self.begun - 1])
+            self._capped(self.cap, self.facts.prompts[self.begun - 1])
         self.settled = self.begun
 
     def _holds(self, record: int, held: frozenset[int]) -> None:
-        announced = {key.hash for key in self.ledger.resident()}
+        announced = {key.hash for key in self.facts.ledger.resident()}
         missing = frozenset(announced - held)
-        self.saw("KVW-RES-003", len(announced) - len(missing))
+        self.gone_is_announced.saw(len(announced) - len(missing))
         for value in sorted(missing):
             self.gone_is_announced(
                 record,
@@ -287,38 +245,36 @@ class Reuse(Area):
             self._asked(self.cap, record, held, missing)
 
     @judge("KVW-RES-003")
-    def gone_is_announced(self, record: int, expected: str, seen: str) -> None:
+    def gone_is_announced(self, say: Say, record: int, expected: str, seen: str) -> None:
         """KVW-RES-003: A publisher MUST announce by `BlockRemoved` or `AllBlocksCleared` that an announced block is
         gone from a medium and group.
 
         The harness asks when the stream is drained, so that nothing announced is still under way. An engine that cannot
         be asked shows it when it reuses less of a prompt than it did, though nothing of it was removed since.
         """
-        self.broke("KVW-RES-003", expected, seen, Where(record=record))
+        say.broke(expected, seen, Where(record=record))
 
     @judge("KVW-RES-012")
-    def ended_only_when_gone(self, prompt: Prompt, first: int, cached: int) -> None:
+    def ended_only_when_gone(self, say: Say, prompt: Prompt, first: int, cached: int) -> None:
         """KVW-RES-012: A publisher MUST end the residency of a block by `BlockRemoved` only when the block is gone
         from that medium and group.
 
         Shown by a hit on a block that was removed, in every medium and group, and that no prompt can have stored again.
         """
-        self.broke(
-            "KVW-RES-012",
+        say.broke(
             f"block {first} of the prompt to be computed anew, for it was removed and not stored since",
             f"the engine reused {cached} blocks of it",
             Where(record=prompt.record),
         )
 
     @judge("KVW-RES-013")
-    def everything_announced(self, prompt: Prompt, first: int, cached: int) -> None:
+    def everything_announced(self, say: Say, prompt: Prompt, first: int, cached: int) -> None:
         """KVW-RES-013: A publisher SHOULD announce every full block that a later prompt can reuse, unless it leaves the
         block out for a reason that this chapter names.
 
         Shown by a hit on a block of text under announced ones, on an instance without an entry limit.
         """
-        self.broke(
-            "KVW-RES-013",
+        say.broke(
             f"a `BlockStored` for block {first} of the prompt, which is in the cache",
             f"none; the engine reused {cached} blocks of it",
             Where(record=prompt.record),
@@ -346,51 +302,49 @@ class Reuse(Area):
         elif new:
             cap.lost_otherwise = True
         elif busiest > cap.limit and cap.shed:
-            self.saw("KVW-RES-007")
+            self.no_removal_shed.saw()
 
     def _lost_removals(self, cap: _Cap) -> None:
         for record, count, busiest in cap.lost:
             if cap.lost_otherwise:
-                self.open("KVW-RES-007", "removals are lost where the limit is not reached too")
+                self.no_removal_shed.open("removals are lost where the limit is not reached too")
             else:
                 self.no_removal_shed(cap, record, count, busiest)
 
-    @judge("KVW-RES-007")
-    def no_removal_shed(self, cap: _Cap, record: int, count: int, busiest: int) -> None:
+    @judge("KVW-RES-007", unclaimed=unused)
+    def no_removal_shed(self, say: Say, cap: _Cap, record: int, count: int, busiest: int) -> None:
         """KVW-RES-007: A publisher MUST NOT let an entry limit shed a removal.
 
         Blocks that are gone without a removal, where a batch was as full as the limit allows, and none where none was.
         """
-        self.broke(
-            "KVW-RES-007",
+        say.broke(
             f"removals beyond the limit of {cap.limit} entries",
             f"{count} blocks are gone without one, and the fullest batch since has {busiest} entries",
             Where(record=record),
         )
 
-    @judge("KVW-RES-008")
-    def announced_when_touched(self, prompt: Prompt, announced: bool) -> None:
+    @judge("KVW-RES-008", unclaimed=unused)
+    def announced_when_touched(self, say: Say, prompt: Prompt, announced: bool) -> None:
         """KVW-RES-008: A publisher SHOULD announce a block that was shed by the entry limit, or that became fully
         covered later, when the block is next touched.
 
         The first shed block of a prompt that the engine reuses: its parent stands announced, and the limit has room.
         """
         if announced:
-            self.saw("KVW-RES-008")
+            say.saw()
         else:
-            self.broke(
-                "KVW-RES-008",
+            say.broke(
                 "a `BlockStored` for the first block that the limit had shed, when a prompt reuses it",
                 "none in what the prompt caused",
                 Where(record=prompt.record),
             )
 
     @judge("KVW-RES-009")
-    def limit_used(self) -> None:
+    def limit_used(self, say: Say) -> None:
         """KVW-RES-009: A publisher MAY limit the number of stored blocks that it announces per iteration, and then
         treats a shed block as never announced.
 
         Seen where a prompt's stores end at the limit. That shed blocks are not removed and have no announced
         descendants is for KVW-RES-002 and KVW-CHN-003.
         """
-        self.saw("KVW-RES-009")
+        say.saw()

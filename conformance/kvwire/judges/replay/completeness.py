@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
-import msgspec
-
-from kvwire.history.exchanges import UNTOLD, Exchange, Exchanges, Hole, Sent, holes
+from kvwire.history.exchanges import UNTOLD, Exchange, Hole, Sent, holes
 from kvwire.history.timeline import Answer
-from kvwire.judges.area import ABSURD, Area, Context, at_record, judge
+from kvwire.judges.area import ABSURD, Area, Context, Say, at_record, judge
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record, Source
-from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
-
-
-class _Resumed(msgspec.Struct, frozen=True):
-    """A connection that paused: for how long, its receive high-water mark, its requests and the batches of each."""
-
-    paused_s: float
-    rcvhwm: int
-    requests: int
-    retained: int
-
-    @property
-    def overflows(self) -> bool:
-        """Whether the answers are more than the pipes of a ROUTER without options and of the client take."""
-        return self.requests * self.retained >= SEND_MARK + self.rcvhwm + SYSTEM_BUFFER
+from kvwire.trace.marks import ReplayResumed
+from kvwire.trace.records import told
 
 
 class Completeness(Area):
     """Compares answers with what was sent live and with later answers; decides at the end, when those are known."""
 
-    name = "completeness"
     memory = "O(ring)"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.exchanges = Exchanges()
-        self.resumed: dict[str, _Resumed] = {}
-        self.sent: dict[int | None, dict[int, int]] = defaultdict(dict)
-        """By incarnation: the numbers that were seen live, with the first record of each."""
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.source == Source.STIMULUS and record.event == "replay-resumed":
-            self.resumed[str(record.detail["connection"])] = msgspec.convert(record.detail, _Resumed)
-        else:
-            self.exchanges.take(index, record)
+        self.resumed = {resumed.connection: resumed for _, resumed in told(self.facts.stimuli, ReplayResumed)}
 
     def finish(self) -> None:
-        for live in self.context.timeline.live:
-            self.sent[live.incarnation].setdefault(live.number, live.record)
         self._retained()
         self._slow()
 
@@ -59,20 +29,20 @@ class Completeness(Area):
         """What was sent live, against what complete answers of that incarnation hold."""
         answers = self.context.timeline.answers
         for answer in answers:
-            exchange = self.exchanges.by_client.get(answer.source)
+            exchange = self.facts.exchanges.get(answer.source)
             if exchange is None or not exchange.well_formed or not answer.ended or exchange.done is None:
                 continue
             if answer.incarnation is None or not (answer.start or 0) <= (answer.newest_live or -1) < ABSURD:
                 continue
             seams = self.context.timeline.incarnations[answer.incarnation].seams
-            life = Sent(self.sent[answer.incarnation], answer, exchange.done, self.context.statement.ring, seams)
+            life = Sent(self.facts.sent[answer.incarnation], answer, exchange.done, self.context.statement.ring, seams)
             others = [other for other in answers if other is not answer and other.incarnation == answer.incarnation]
             if not exchange.slow:
                 self._complete(exchange, life, others)
                 continue
             # What is left out at the end is KVW-REP-009's then, and what was evicted meanwhile KVW-REP-020's.
             later = [other for other in others if other.request > exchange.done]
-            left_out = holes(answer, self.sent[answer.incarnation], later)
+            left_out = holes(answer, self.facts.sent[answer.incarnation], later)
             if left_out is not None:
                 skipped = [hole.retained for hole in left_out if not hole.at_end and not hole.evicted]
                 self.complete(exchange, life, [number for numbers in skipped for number in numbers])
@@ -88,14 +58,14 @@ class Completeness(Area):
         telling = [answer for answer in (life.answer, *behind) if _tells(answer, newest)]
         lost = [number for number in nowhere if any(_began_above(number, answer) for answer in telling)]
         if len(nowhere) > len(lost) and not (cut or lost):
-            self.open("KVW-REP-008", f"{len(nowhere)} batches are missing in an answer, and no other answer holds them")
+            self.complete.open(f"{len(nowhere)} batches are missing in an answer, and no other answer holds them")
         if unsure := len(life.missing) - len(certain):
-            self.open("KVW-REP-008", f"{unsure} batches are missing in an answer, and may have been evicted meanwhile")
+            self.complete.open(f"{unsure} batches are missing in an answer, and may have been evicted meanwhile")
         self.complete(exchange, life, cut)
         self.kept(exchange, life, lost)
 
     @judge("KVW-REP-008")
-    def complete(self, exchange: Exchange, life: Sent, missing: list[int]) -> None:
+    def complete(self, say: Say, exchange: Exchange, life: Sent, missing: list[int]) -> None:
         """KVW-REP-008: A publisher MUST send the end marker only after it has handed to the client, in order, every
         requested batch that was retained at the time of the request and still is.
 
@@ -103,10 +73,9 @@ class Completeness(Area):
         have been evicted. A batch that no answer holds may never have been retained.
         """
         if not missing:
-            self.saw("KVW-REP-008", len(life.asked) - len(life.missing))
+            say.saw(len(life.asked) - len(life.missing))
             return
-        self.broke(
-            "KVW-REP-008",
+        say.broke(
             f"all {len(life.asked)} batches sent from {life.floor} to {life.newest}, then the end marker",
             f"the end marker after {len(life.answer.numbers)} batches; {len(missing)} are missing, first {missing[0]}, "
             "which another answer holds",
@@ -114,17 +83,16 @@ class Completeness(Area):
         )
 
     @judge("KVW-REP-013")
-    def kept(self, exchange: Exchange, life: Sent, missing: list[int]) -> None:
+    def kept(self, say: Say, exchange: Exchange, life: Sent, missing: list[int]) -> None:
         """KVW-REP-013: A publisher MUST retain for replay every batch that it sent, empty ones included, until its
         ring evicts it from the oldest end, and keep at least the newest.
 
         What is older than the oldest in the answer was evicted, unless the declared ring still has room for it. What is
         missing in the middle may have been retained and left out; an answer that was asked to begin with it tells.
         """
-        self.saw("KVW-REP-013", len(life.asked) - len(life.missing))
+        say.saw(len(life.asked) - len(life.missing))
         if missing:
-            self.broke(
-                "KVW-REP-013",
+            say.broke(
                 f"every batch sent live from {life.floor} to {life.newest} in the ring",
                 f"{len(missing)} that no answer holds, the first {missing[0]}",
                 _end(exchange),
@@ -133,29 +101,29 @@ class Completeness(Area):
     # clients that pause
 
     def _slow(self) -> None:
-        answers = {answer.source: answer for answer in self.context.timeline.answers}
+        answers = self.facts.answers
         lives = {
-            self.exchanges.by_client[answer.source].connection: answer.incarnation
+            self.facts.exchanges[answer.source].connection: answer.incarnation
             for answer in answers.values()
-            if answer.source in self.exchanges.by_client and answer.incarnation is not None
+            if answer.source in self.facts.exchanges and answer.incarnation is not None
         }
-        for exchange in self.exchanges.by_client.values():
+        for exchange in self.facts.exchanges.values():
             answer = answers.get(exchange.client)
             if not exchange.slow or exchange.outcome is None or exchange.done is None or answer is None:
                 continue
             life = lives.get(exchange.connection)
             others = (other for other in answers.values() if other.incarnation == life)
             later = [other for other in others if other.request > exchange.done]
-            left_out = holes(answer, self.sent[life], later)
+            left_out = holes(answer, self.facts.sent[life], later)
             if left_out is not None:
                 self._left_out(exchange, left_out)
             elif exchange.situation == "paused":
-                self.open("KVW-REP-010", "no later answer tells what was retained when the client had paused")
+                self.resumes.open("no later answer tells what was retained when the client had paused")
 
     def _completes(self) -> bool:
         """Whether every answer on some connection that paused came to its end, though its pipes cannot hold them."""
         ended: dict[str, bool] = {}
-        for exchange in self.exchanges.by_client.values():
+        for exchange in self.facts.exchanges.values():
             resumed = self.resumed.get(exchange.connection)
             if exchange.situation == "paused" and resumed is not None and resumed.overflows:
                 ended[exchange.connection] = bool(exchange.ends) and ended.get(exchange.connection, True)
@@ -166,7 +134,7 @@ class Completeness(Area):
         if exchange.ends:
             self.no_false_end(exchange, at_end)
         elif not exchange.data and exchange.outcome not in UNTOLD:
-            self.saw("KVW-REP-009")
+            self.no_false_end.saw()
         if exchange.situation != "paused":
             return
         for hole in left_out:
@@ -178,7 +146,7 @@ class Completeness(Area):
             self.resumes(exchange, left_out)
 
     @judge("KVW-REP-009")
-    def no_false_end(self, exchange: Exchange, at_end: Hole | None) -> None:
+    def no_false_end(self, say: Say, exchange: Exchange, at_end: Hole | None) -> None:
         """KVW-REP-009: A publisher MUST NOT send the end marker to a client that it gave up on, or for a request that
         it dropped.
 
@@ -186,17 +154,16 @@ class Completeness(Area):
         that a later answer holds. In the middle of an answer they are KVW-REP-008's.
         """
         if at_end is None or at_end.evicted or not at_end.retained:
-            self.saw("KVW-REP-009")
+            say.saw()
             return
-        self.broke(
-            "KVW-REP-009",
+        say.broke(
             f"no end marker without the {len(at_end.retained)} batches from {at_end.first} on, which were retained",
             f"the end marker after {len(exchange.data)} batches",
             _end(exchange),
         )
 
     @judge("KVW-REP-020")
-    def goes_on_from_oldest(self, exchange: Exchange, hole: Hole) -> None:
+    def goes_on_from_oldest(self, say: Say, exchange: Exchange, hole: Hole) -> None:
         """KVW-REP-020: A publisher MUST go on from the oldest retained batch when batches of an answer were evicted
         before they could be sent.
 
@@ -205,11 +172,10 @@ class Completeness(Area):
         """
         if not hole.retained:
             if hole.end is not None:
-                self.saw("KVW-REP-020")
+                say.saw()
             return
         went_on = "the end marker" if exchange.ends else "nothing"
-        self.broke(
-            "KVW-REP-020",
+        say.broke(
             f"number {hole.retained[0]}, the oldest retained after {hole.evicted} batches from {hole.first} on were "
             "evicted",
             f"{went_on if hole.end is None else f'number {hole.end}'} next",
@@ -217,7 +183,7 @@ class Completeness(Area):
         )
 
     @judge("KVW-REP-010")
-    def resumes(self, exchange: Exchange, left_out: tuple[Hole, ...]) -> None:
+    def resumes(self, say: Say, exchange: Exchange, left_out: tuple[Hole, ...]) -> None:
         """KVW-REP-010: A publisher SHOULD complete the answer for a client that stops reading and resumes within the
         declared bound `replay_resume_s`.
 
@@ -229,15 +195,14 @@ class Completeness(Area):
         if resumed is None or (not resumed.overflows and exchange.ends):
             return
         if exchange.outcome in UNTOLD:
-            self.open("KVW-REP-010", UNTOLD[exchange.outcome])
+            say.open(UNTOLD[exchange.outcome])
         elif resumed.paused_s > bound:
-            self.open("KVW-REP-010", f"the pause lasted {resumed.paused_s:g} s, longer than the declared {bound:g} s")
+            say.open(f"the pause lasted {resumed.paused_s:g} s, longer than the declared {bound:g} s")
         elif exchange.ends:
-            self.saw("KVW-REP-010")
+            say.saw()
         else:
             retained = sum(len(hole.retained) for hole in left_out)
-            self.broke(
-                "KVW-REP-010",
+            say.broke(
                 f"{len(exchange.data) + retained} batches and the end marker after a pause within {bound:g} s",
                 f"{len(exchange.data)} batches and no end marker (receive high-water mark {resumed.rcvhwm})",
                 Where(record=exchange.done),

@@ -1,0 +1,55 @@
+"""What a stream looks like, beside its verdicts: its form, its events, and what is worth a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kvwire.conclusion.muting import Muting
+from kvwire.history import timeline as timelines
+from kvwire.history.timeline import Timeline
+from kvwire.judges.area import Context
+from kvwire.trace.instances import fell_silent
+from kvwire.trace.marks import Joined
+from kvwire.trace.records import Records, told
+from kvwire.wire.events import Form
+
+
+def count_events(timeline: Timeline) -> dict[str, int]:
+    """How many events of each type there are."""
+    return dict(sorted(Counter(event.tag or "(untagged)" for _, _, event in timelines.events(timeline)).items()))
+
+
+def form_of(timeline: Timeline) -> Form:
+    """The form of its events; ``array`` where nothing tells whose arrays they are."""
+    forms = {
+        batch.reading.form
+        for incarnation in timeline.incarnations
+        for batch in incarnation.batches
+        if batch.reading.events
+    }
+    if not forms:
+        return "none"
+    if len(forms) == 1:
+        return forms.pop()
+    for legacy in ("array-v", "array-s"):
+        if forms <= {"array", legacy}:
+            return legacy
+    return "mixed"
+
+
+def remarks(context: Context, muting: Muting, records: Records) -> tuple[str, ...]:
+    """What no sentence speaks of and a reader should know."""
+    notes: list[str] = []
+    name, timeline = context.stream.name, context.timeline
+    if context.siblings and (said := fell_silent({name: records, **context.siblings}).get(name)) is not None:
+        notes.append(said)
+    if muting.any:
+        notes.append(f"{muting.ours} events are what was offered, {muting.theirs} are the publisher's own")
+    unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
+    if unknown:
+        notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
+    joined = [joiner for _, joiner in told(records, Joined)]
+    if joined:
+        same = sum(j.settled and j.complete and not j.missing and not j.extra for j in joined)
+        notes.append(f"{same} of {len(joined)} late joiners rebuilt what one knew that had joined before them")
+    return tuple(notes)

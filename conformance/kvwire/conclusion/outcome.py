@@ -1,0 +1,67 @@
+"""From a tally to the outcome of one requirement on one stream."""
+
+from __future__ import annotations
+
+from kvwire.judges import JUDGES
+from kvwire.judges.verdict import Outcome, Reason, Tally, Verdict
+from kvwire.standard.registry import Profile, Requirement
+from kvwire.trace.records import Header, StreamInfo
+from kvwire.wire.events import Form
+
+
+def applicable(requirement: Requirement, stream: StreamInfo, header: Header) -> bool:
+    """Whether this run has the control over the stream that the sentence needs."""
+    have = {"passive", *header.can}
+    if stream.replay is not None:
+        have.add("replayable")
+    return set(requirement.needs) <= have
+
+
+def outcome(
+    requirement: Requirement, stream: StreamInfo, tally: Tally, header: Header, form: Form, profile: Profile
+) -> Outcome:
+    """The verdict of one tally: no witness is INCONCLUSIVE, never PASS.
+
+    What the adapter writes itself (``envelope``, ``encoder``) is never the publisher's. Of events, ``ts`` and rank the
+    tally holds only what was not the harness's choice, so that a violation among them counts.
+    """
+
+    def verdict(value: Verdict, reason: str = "") -> Outcome:
+        return Outcome(
+            requirement=requirement.id,
+            stream=stream.name,
+            verdict=value,
+            witnesses=tally.witnesses,
+            violations=tally.violations,
+            reason=reason,
+            findings=tally.findings,
+            notes=tally.notes,
+        )
+
+    if requirement.id not in profile.ids:
+        return Outcome(
+            requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.NOT_CLAIMED
+        )
+    if not applicable(requirement, stream, header):
+        return Outcome(
+            requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.BEYOND
+        )
+    if requirement.decided_by in header.sets and requirement.decided_by in ("envelope", "encoder"):
+        return Outcome(
+            requirement=requirement.id, stream=stream.name, verdict=Verdict.NOT_APPLICABLE, reason=Reason.OURS
+        )
+    if tally.violations:
+        return verdict(Verdict.FAIL if requirement.mandatory else Verdict.WARN)
+    if form in ("array", "array-v", "array-s") and JUDGES[requirement.id].maps_only:
+        return verdict(Verdict.NOT_APPLICABLE, Reason.LEGACY)
+    if tally.opened:
+        return verdict(Verdict.INCONCLUSIVE, tally.open_reason)
+    if tally.witnesses:
+        return verdict(Verdict.PASS)
+    if requirement.decided_by in header.sets:
+        return verdict(Verdict.NOT_APPLICABLE, Reason.OURS)
+    if requirement.level == "MAY":
+        return verdict(Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+    if (reason := JUDGES[requirement.id].unclaimed(stream, header.statement)) is not None:
+        return verdict(Verdict.NOT_APPLICABLE, reason)
+    return verdict(Verdict.INCONCLUSIVE, "nothing was seen that could have broken it")

@@ -1,0 +1,135 @@
+"""What several chapters need to know of one stream, found once.
+
+What the records tell is read when somebody asks. The ledger follows the stream: it is shown each step before the areas
+are, so that they find in ``changes`` what an event did and what was known before it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.history.exchanges import Exchange, Exchanges
+from kvwire.history.progress import Moment, moments
+from kvwire.history.timeline import Answer, Incarnation, Timeline
+from kvwire.standard.statement import Statement
+from kvwire.trace.calls import RestartCall
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import Ranks
+from kvwire.trace.records import Records, told
+from kvwire.trace.stimuli import Offer, Prompt, offers, prompts
+from kvwire.wire.events import Event
+
+
+class Change(NamedTuple):
+    """A block that an event stores or removes, and whether it was resident before.
+
+    ``elsewhere``: groups that hold it, where a removal names one that is not known to.
+    """
+
+    key: Key
+    before: State
+    elsewhere: frozenset[int] = frozenset()
+
+
+class Facts:
+    """The facts of one stream."""
+
+    def __init__(self, records: Records, timeline: Timeline, statement: Statement) -> None:
+        self._records = records
+        self._timeline = timeline
+        self.ledger = Ledger(statement.residency)
+        self.changes: Sequence[Change] = ()
+        """What the event that is being shown does, block by block."""
+        self.cleared: frozenset[Key] = frozenset()
+        """What it ends, if it is a clear."""
+        self.parent = State.UNKNOWN
+        """Whether its parent was resident before it."""
+
+    # what the records tell
+
+    @functools.cached_property
+    def details(self) -> Records:
+        """What is told beside frames."""
+        return [(index, record) for index, record in self._records if record.detail is not None]
+
+    @functools.cached_property
+    def stimuli(self) -> Records:
+        """What of that was done to the publisher."""
+        return [(index, record) for index, record in self.details if isinstance(record.detail, Stimulus)]
+
+    @functools.cached_property
+    def moments(self) -> tuple[Moment, ...]:
+        """The same, each with the place that the live stream had reached."""
+        return moments(self.stimuli, self._timeline)
+
+    @functools.cached_property
+    def restarts(self) -> list[int]:
+        """The records at which the harness began a new life of the publisher."""
+        return [index for index, call in told(self.stimuli, RestartCall) if call.succeeded]
+
+    @functools.cached_property
+    def offers(self) -> tuple[Offer, ...]:
+        """The batches that were offered."""
+        return offers(self.stimuli)
+
+    @functools.cached_property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The prompts that the engine was given."""
+        return prompts(self.stimuli)
+
+    @functools.cached_property
+    def ranks(self) -> Mapping[str, int] | None:
+        """The instances that were started as ranks of one deployment, by name; None when none were."""
+        return next((ranks.members for _, ranks in reversed(list(told(self.stimuli, Ranks)))), None)
+
+    @functools.cached_property
+    def exchanges(self) -> Mapping[str, Exchange]:
+        """Replay requests and what came back, by client."""
+        found = Exchanges()
+        for index, record in self._records:
+            found.take(index, record)
+        return found.by_client
+
+    @functools.cached_property
+    def answers(self) -> Mapping[str, Answer]:
+        """The answers of the timeline, by client."""
+        return {answer.source: answer for answer in self._timeline.answers}
+
+    @functools.cached_property
+    def sent(self) -> Mapping[int | None, Mapping[int, int]]:
+        """By incarnation: the numbers that were seen live, with the first record of each."""
+        found: defaultdict[int | None, dict[int, int]] = defaultdict(dict)
+        for live in self._timeline.live:
+            found[live.incarnation].setdefault(live.number, live.record)
+        return found
+
+    # what follows the stream
+
+    def on_incarnation(self, incarnation: Incarnation) -> None:
+        """An incarnation begins."""
+        self.ledger.begin(origin_known=incarnation.origin_known)
+
+    def on_gap(self) -> None:
+        """Something is missing, or cannot be read."""
+        self.ledger.hole()
+
+    def on_event(self, event: Event) -> None:
+        """The next event."""
+        self.changes, self.cleared, self.parent = (), frozenset(), State.UNKNOWN
+        if not event.sound:
+            return
+        if event.kind == "cleared":
+            self.cleared = self.ledger.resident()
+            self.ledger.clear()
+            return
+        keys = [Key(event.medium, event.group, value) for value in event.hashes]
+        if event.kind == "removed":
+            self.changes = [Change(key, *self.ledger.remove(key)) for key in keys]
+            return
+        if event.parent is not None:
+            self.parent = self.ledger.parent_state(event.group, event.parent)
+        self.changes = [Change(key, self.ledger.store(key)) for key in keys]

@@ -1,0 +1,1 @@
+"""Residency: what is stored, removed and cleared, and what the engine says to that (spec/residency.md)."""

@@ -1,0 +1,1 @@
+"""Sequence: numbers, holes, restarts, and what was lost (spec/sequence.md)."""

@@ -1,0 +1,204 @@
+"""Calls of a driver: for each verb of the adapter protocol the arguments of the request beside those of the answer.
+
+A call has the fields of its answer only where it succeeded. The words are those of ``kvwire.standard.protocol``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import msgspec
+
+from kvwire.standard.protocol import Start
+from kvwire.trace.detail import Stimulus
+from kvwire.wire.endpoint_rules import Asked
+from kvwire.wire.events import TWO_64
+
+
+class Call(Stimulus, frozen=True, kw_only=True):
+    """One call. One that failed says how: ``refused`` or ``error`` with a text, ``unsupported`` with the verb."""
+
+    refused: str | None = None
+    unsupported: str | None = None
+    error: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the publisher carried it out."""
+        return self.refused is None and self.unsupported is None and self.error is None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What was asked for, as long as there is no answer."""
+        own = (name for name in self.__struct_fields__ if name not in Call.__struct_fields__)
+        return {name: value for name in own if (value := getattr(self, name)) is not None}
+
+    def answered(self, answer: Mapping[str, Any]) -> Self:
+        """The same with fields of an answer, or of a failure.
+
+        Raises:
+            msgspec.ValidationError: when one is of a wrong type.
+        """
+        return msgspec.convert({**self.arguments, **answer}, type(self))
+
+
+class HelloCall(Call, frozen=True, kw_only=True):
+    """The adapter was asked who it is."""
+
+    EVENT: ClassVar[str] = "hello"
+
+    protocol: str | None = None
+    implementation: str | None = None
+    version: str | None = None
+    statement: Mapping[str, Any] | None = None
+    can: tuple[str, ...] | None = None
+    sets: tuple[str, ...] | None = None
+
+
+class BoundAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a publisher said that it is; ``mode`` says who binds, the publisher unless it is ``bind``."""
+
+    endpoint: str
+    replay: str | None = msgspec.field(default_factory=type(None))  # null is written
+    topic: str | None = None
+    rank: int | None = None
+    mode: Literal["connect", "bind"] | None = None
+
+    @property
+    def dials(self) -> bool:
+        """Whether it connects, and leaves the binding to its subscribers."""
+        return self.mode == "bind"
+
+
+class StartCall(Call, frozen=True, kw_only=True):
+    """The publisher was to start, with the options of ``protocol.Start``; ``bound`` is the answer."""
+
+    EVENT: ClassVar[str] = "start"
+
+    endpoint: str | None = None
+    replay: str | None = None
+    topic: str | None = None
+    rank: int | None = None
+    world: int | None = None
+    ranks_per_host: int | None = None
+    ephemeral: bool | None = None
+    queue: int | None = None
+    hwm: int | None = None
+    ring: int | None = None
+    cap: int | None = None
+    block_size: int | None = None
+    capacity: int | None = None
+    curve: Mapping[str, Any] | None = None
+    bound: BoundAt | None = None
+
+    @classmethod
+    def of(cls, options: Start) -> StartCall:
+        """The call that asks for options, without an answer."""
+        return msgspec.convert(options, cls, from_attributes=True)
+
+    @property
+    def asked(self) -> Asked:
+        """What it says of where to bind."""
+        rank = self.rank or 0
+        return Asked(
+            endpoint=self.endpoint,
+            replay=self.replay,
+            rank=rank,
+            world=self.world or rank + 1,
+            ranks_per_host=self.ranks_per_host or 1,
+            ephemeral=bool(self.ephemeral),
+        )
+
+
+class PublishCall(Call, frozen=True, kw_only=True):
+    """A batch was offered, as its JSON projection; whether it was taken, and how long that took, in µs."""
+
+    EVENT: ClassVar[str] = "publish"
+
+    batch: Mapping[str, Any] | None = None
+    accepted: bool | None = None
+    blocked_us: int | None = None
+
+
+class BurstCall(Call, frozen=True, kw_only=True):
+    """Several batches were offered one right after the other; the answer speaks of each, in their order."""
+
+    EVENT: ClassVar[str] = "burst"
+
+    batches: tuple[Mapping[str, Any], ...] = ()
+    accepted: tuple[bool, ...] | None = None
+    blocked_us: tuple[int, ...] | None = None
+
+
+class CacheCall(Call, frozen=True, kw_only=True):
+    """A prompt was run: its tokens as they stand in events (multimodal ones in hex), its LoRA id in decimal, its salt.
+
+    ``cached_tokens`` of them were cached before, as the engine says.
+    """
+
+    EVENT: ClassVar[str] = "cache"
+
+    tokens: tuple[int | str, ...]
+    lora: str | None = None
+    salt: str | None = None
+    mm: tuple[Mapping[str, Any], ...] | None = None
+    cached_tokens: int | None = None
+
+
+class ResidentCall(Call, frozen=True, kw_only=True):
+    """The engine was asked what it holds: hashes in decimal, of any sign."""
+
+    EVENT: ClassVar[str] = "resident"
+
+    hashes: tuple[str, ...] | None = None
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The hashes mod 2^64."""
+        return frozenset(int(value) % TWO_64 for value in self.hashes or ())
+
+
+class ResetCall(Call, frozen=True, kw_only=True):
+    """The whole cache was reset."""
+
+    EVENT: ClassVar[str] = "reset"
+
+
+class FaultCall(Call, frozen=True, kw_only=True):
+    """A batch was offered that comes to grief: ``encode`` (it cannot be encoded) or ``send`` (it cannot be sent)."""
+
+    EVENT: ClassVar[str] = "fault"
+
+    kind: str
+
+
+class StatsCall(Call, frozen=True, kw_only=True):
+    """The publisher's counters: batches offered, sent and dropped since ``start``; its resident memory in bytes."""
+
+    EVENT: ClassVar[str] = "stats"
+
+    offered: int | None = None
+    sent: int | None = None
+    dropped: int | None = None
+    rss: int | None = None
+
+
+class RestartCall(Call, frozen=True, kw_only=True):
+    """The publisher was ended, and a new life of it begun on the same endpoints."""
+
+    EVENT: ClassVar[str] = "restart"
+
+    bound: BoundAt | None = None
+
+
+class StopCall(Call, frozen=True, kw_only=True):
+    """The publisher was to stop in good order."""
+
+    EVENT: ClassVar[str] = "stop"
+
+
+OFFERING = (PublishCall, BurstCall, FaultCall)
+"""The calls that offer batches."""
+REPLACING = (StartCall, RestartCall, StopCall)
+"""The calls that begin or end a life of the publisher."""

@@ -1,0 +1,373 @@
+"""What the harness writes beside calls and frames: what it did by itself, awaited, looked at and found wrong.
+
+Times are in seconds where their name says ``_s``; ``after_s`` is how long something took, ``bound_s`` for how long at
+most it was awaited.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from kvwire.trace.detail import Detail, Stimulus
+from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
+
+WELL_FORMED = "well-formed"
+"""The kind of a replay request in which nothing is wrong."""
+
+During = Literal["nothing", "replay", "vanished"]
+"""What a publisher does while live batches are awaited."""
+
+# --- waits --------------------------------------------------------------------------------------------------------
+
+
+class Awaited(Stimulus, frozen=True, kw_only=True):
+    """A wait for one thing: it was ``seen``, or the ``bound`` was over."""
+
+    outcome: Literal["seen", "bound"]
+    after_s: float | None = None
+    bound_s: float
+
+
+class ResetDone(Awaited, frozen=True, kw_only=True):
+    """For a reset of the cache to show on the stream."""
+
+    EVENT: ClassVar[str] = "reset-done"
+
+
+class TailDone(Awaited, frozen=True, kw_only=True):
+    """For the batch that was offered last."""
+
+    EVENT: ClassVar[str] = "tail-done"
+
+
+class LiveAwaited(Awaited, frozen=True, kw_only=True):
+    """For live batches, ``during`` what else the publisher does, or after replay clients ``vanished``.
+
+    So many were ``offered`` meanwhile and ``heard``.
+    """
+
+    EVENT: ClassVar[str] = "live-awaited"
+
+    during: During
+    offered: int
+    heard: int | None = None
+
+
+class IdleDone(Stimulus, frozen=True, kw_only=True):
+    """For an empty batch on a stream on which nothing is caused; ``busy`` when others caused something there."""
+
+    EVENT: ClassVar[str] = "idle-done"
+
+    outcome: Literal["seen", "bound", "busy"]
+    after_s: float
+    bound_s: float
+
+
+class Primed(Stimulus, frozen=True, kw_only=True):
+    """For every witness of a stream to see a batch that means nothing."""
+
+    EVENT: ClassVar[str] = "primed"
+
+    seen: bool
+    bound_s: float
+
+
+class Settled(Stimulus, frozen=True, kw_only=True):
+    """For everything that the publisher counts to be heard: then the stream is ``drained``."""
+
+    EVENT: ClassVar[str] = "settled"
+
+    drained: bool
+
+
+class Unreachable(Stimulus, frozen=True, kw_only=True):
+    """For a handshake at an endpoint, in vain, by the sources in ``of``."""
+
+    EVENT: ClassVar[str] = "unreachable"
+
+    endpoint: str
+    of: tuple[str, ...] = ()
+    bound_s: float
+
+
+# --- replay -------------------------------------------------------------------------------------------------------
+
+
+class ReplayRequest(Stimulus, frozen=True, kw_only=True):
+    """A replay request of ``client``, the source of its answer; ``start`` in decimal, where it has one, frames in hex.
+
+    One under pressure says its ``situation``: ``together`` with others, ``paused`` on a connection that does not read
+    for a while, ``beyond`` the requests that may wait there, ``behind`` them when it reads again, ``beside`` a client
+    that does not read, on one that will be ``vanishing``, ``after`` that, or ``req`` from a REQ socket. ``connection``
+    names the first request of its connection, ``rcvhwm`` is its receive high-water mark in messages where that is low.
+    ``again``: it asks for what the answer before left out.
+    """
+
+    EVENT: ClassVar[str] = "replay-request"
+
+    client: str
+    kind: str | None = None
+    start: str | None = None
+    frames: tuple[str, ...] | None = None
+    situation: str = ""
+    connection: str = ""
+    rcvhwm: int | None = None
+    again: bool = False
+
+    @property
+    def number(self) -> int | None:
+        """The number at which the answer is to begin."""
+        return None if self.start is None else int(self.start)
+
+
+class ReplayBehind(Stimulus, frozen=True, kw_only=True):
+    """A well-formed request behind a malformed one on its connection: its end marker shows that the first was read."""
+
+    EVENT: ClassVar[str] = "replay-behind"
+
+    client: str
+    start: str | None = None
+
+
+class ReplayDone(Stimulus, frozen=True, kw_only=True):
+    """A request is over, with so many messages of an answer.
+
+    By its end ``marker``, after more messages than the harness takes (``count``), after the ``first`` where only one is
+    read, ``overtaken`` by a later answer, ``disconnected``, with the run (``over``), after ``after_s`` of silence
+    (``timeout``), because the client ``vanished``, or as it was ``unreachable``.
+    """
+
+    EVENT: ClassVar[str] = "replay-done"
+
+    client: str
+    outcome: str
+    after_s: float | None = None
+    messages: int | None = None
+
+
+class ReplayResumed(Stimulus, frozen=True, kw_only=True):
+    """A connection reads again after a pause; it has so many requests, for each of which so many batches are retained.
+
+    ``rcvhwm`` is its receive high-water mark in messages.
+    """
+
+    EVENT: ClassVar[str] = "replay-resumed"
+
+    connection: str
+    paused_s: float
+    rcvhwm: int
+    requests: int
+    retained: int
+
+    @property
+    def overflows(self) -> bool:
+        """Whether the answers are more than the pipes of a ROUTER without options and of the client take."""
+        return self.requests * self.retained >= SEND_MARK + self.rcvhwm + SYSTEM_BUFFER
+
+
+class ReplayKilled(Stimulus, frozen=True, kw_only=True):
+    """A client was killed, and whether it was being answered."""
+
+    EVENT: ClassVar[str] = "replay-killed"
+
+    answered: bool
+
+
+class ReplayLoad(Stimulus, frozen=True, kw_only=True):
+    """The publisher's resident memory before and under requests that nobody reads; bytes and batches of an answer."""
+
+    EVENT: ClassVar[str] = "replay-load"
+
+    phase: Literal["before", "under"]
+    rss: int
+    answer_bytes: int
+    batches: int
+
+
+class Joined(Stimulus, frozen=True, kw_only=True):
+    """What a consumer that joined late knows, compared with what one knows that joined before it.
+
+    ``at``: the newest number when it joined, in decimal. ``settled``: both have applied the same; ``complete``: both
+    know everything. Of ``blocks`` of the early one ``missing`` are unknown to the late one, which has ``extra`` ones.
+    """
+
+    EVENT: ClassVar[str] = "joined"
+
+    at: str | None
+    settled: bool
+    complete: bool
+    blocks: int
+    missing: int
+    extra: int
+
+
+# --- pressure and attacks -----------------------------------------------------------------------------------------
+
+
+class AttackBegins(Stimulus, frozen=True, kw_only=True):
+    """What follows on the stream of another instance is an attack of that name."""
+
+    EVENT: ClassVar[str] = "attack"
+
+    attack: str
+
+
+class StrainBegins(Stimulus, frozen=True, kw_only=True):
+    """An attempt to make ``publish`` wait begins: what is offered until ``strain-done`` belongs to it."""
+
+    EVENT: ClassVar[str] = "strain"
+
+    situation: str
+
+
+class StrainDone(Stimulus, frozen=True, kw_only=True):
+    """An attempt is over; ``stalled_ms`` is the longest time for which a thread of the harness was held up."""
+
+    EVENT: ClassVar[str] = "strain-done"
+
+    situation: str
+    stalled_ms: float
+
+
+class BurstBegins(Stimulus, frozen=True, kw_only=True):
+    """What is accepted from here on is accepted just before a stop."""
+
+    EVENT: ClassVar[str] = "burst-begins"
+
+
+class Ranks(Stimulus, frozen=True, kw_only=True):
+    """Which instances are ranks of one deployment, by name; on the stream under test. None could be started: empty."""
+
+    EVENT: ClassVar[str] = "ranks"
+
+    members: dict[str, int]
+
+
+# --- what was looked at after a start or a stop of an instance ----------------------------------------------------
+
+
+class Reach(Stimulus, frozen=True, kw_only=True):
+    """A client of ours knocked at an endpoint: whether a handshake came about within the bound."""
+
+    EVENT: ClassVar[str] = "reach"
+
+    endpoint: str
+    socket: Literal["SUB", "DEALER"]
+    outcome: Literal["handshake", "none"]
+    bound_s: float
+
+    @property
+    def done(self) -> bool:
+        """Whether it did."""
+        return self.outcome == "handshake"
+
+
+class Looked(Stimulus, frozen=True, kw_only=True):
+    """Whether a directory that only the endpoints lie in was changed by the ``start`` before."""
+
+    EVENT: ClassVar[str] = "looked"
+
+    changed: bool
+
+
+class Ports(Stimulus, frozen=True, kw_only=True):
+    """Whether the harness could bind the ports itself after a refusal."""
+
+    EVENT: ClassVar[str] = "ports"
+
+    free: bool
+
+
+class Freed(Stimulus, frozen=True, kw_only=True):
+    """Whether an endpoint can be bound anew after a stop: ``held`` if somebody answers there, else ``taken``."""
+
+    EVENT: ClassVar[str] = "freed"
+
+    endpoint: str
+    outcome: Literal["free", "held", "taken"]
+    after_s: float
+    bound_s: float
+
+
+# --- the harness and its children ---------------------------------------------------------------------------------
+
+
+class EndpointSeen(Detail, frozen=True, kw_only=True):
+    """Who can come to an endpoint, as far as the machine shows it.
+
+    ``listening``: the local addresses of TCP sockets that listen on its port here; ``addresses``: those that its host
+    stands for; ``private``, for ipc: whether only its user can enter the directory. ``default``: it is declared, and
+    not bound in this run.
+    """
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "place"
+
+    endpoint: str
+    listening: tuple[str, ...] | None = None
+    addresses: tuple[str, ...] | None = None
+    private: bool | None = None
+    default: bool = False
+
+
+class Trouble(Detail, frozen=True, kw_only=True):
+    """Trouble of our own, which never counts against the target; of a witness, and with what exit code, where it is."""
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "trouble"
+
+    text: str
+    of: str | None = None
+    code: int | None = None
+
+
+class ProbeMark(Detail, frozen=True, kw_only=True):
+    """A probe begins or ends; what stands between the two was recorded during it, on whatever stream."""
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "probe"
+
+    name: str
+    phase: Literal["begins", "ends"]
+
+
+class Witnesses(Detail, frozen=True, kw_only=True):
+    """The live witnesses of a stream, and the options of their sockets."""
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "witnesses"
+
+    of: tuple[str, ...]
+    rcvhwm: int
+    maxmsgsize: int
+    reconnect_ms: int
+
+
+class ProcessStart(Detail, frozen=True, kw_only=True):
+    """The process of an adapter began."""
+
+    SOURCE: ClassVar[str] = "process"
+    EVENT: ClassVar[str] = "start"
+
+    command: tuple[str, ...]
+
+
+class ProcessExit(Detail, frozen=True, kw_only=True):
+    """It ended, ``how`` in words; if that was not ``expected``, with the last lines of its standard error."""
+
+    SOURCE: ClassVar[str] = "process"
+    EVENT: ClassVar[str] = "exit"
+
+    how: str
+    code: int | None = None
+    expected: bool | None = None
+    stderr: tuple[str, ...] | None = None
+
+
+class Noise(Detail, frozen=True, kw_only=True):
+    """A line on its standard output that is no answer."""
+
+    SOURCE: ClassVar[str] = "process"
+    EVENT: ClassVar[str] = "noise"
+
+    line: str
