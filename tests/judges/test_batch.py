@@ -1,4 +1,4 @@
-"""BAT: an array of three, its timestamp, its events; RNK: its rank."""
+"""BAT: an array of three, its timestamp, its events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from tests.kit.stories import T0, Story, cleared, pack, payload, stored
 
 from kvwire.judges.verdict import Reason, Verdict
-from kvwire.standard.statement import Statement
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 
@@ -24,11 +23,11 @@ def sent(*contents: bytes) -> Story:
 
 
 def speaks(story: Story) -> dict[str, int]:
-    """What of BAT and RNK is broken, and how often."""
+    """What of BAT is broken, and how often."""
     return {
         name: outcome.violations
         for name, outcome in story.outcomes().items()
-        if name[:3] in ("BAT", "RNK") and outcome.violations
+        if name.startswith("BAT") and outcome.violations
     }
 
 
@@ -37,15 +36,12 @@ def test_an_honest_stream() -> None:
     story.send(stored("a"))
     story.send()
     outcomes = story.outcomes()
-    assert {n: o.witnesses for n, o in outcomes.items() if n[:3] in ("BAT", "RNK") and o.verdict is PASS} == {
+    assert {n: o.witnesses for n, o in outcomes.items() if n.startswith("BAT") and o.verdict is PASS} == {
         "BAT-001": 3,
         "BAT-002": 3,
         "BAT-003": 3,
         "BAT-004": 2,  # the first has nothing before it
         "BAT-005": 3,
-        "RNK-001": 3,
-        "RNK-002": 2,
-        "RNK-003": 3,
     }
 
 
@@ -136,33 +132,6 @@ def test_events_that_are_no_array(events: Any) -> None:
     assert story.place("BAT-005")[:3] == ("0", "payload", 10)
 
 
-@pytest.mark.parametrize("rank", [None, -1, 2**31, "0", 0.0])
-def test_a_rank_that_is_none(rank: Any) -> None:
-    story = sent(pack([T0, [], rank]))
-    assert speaks(story) == {"RNK-001": 1}
-    assert story.place("RNK-001")[:3] == ("0", "payload", 11)
-    assert {name for name in story.witnessed() if name.startswith("RNK")} == {"RNK-001"}
-
-
-def test_a_rank_that_changes_and_is_not_the_declared_one() -> None:
-    story = sent(payload(), payload(rank=1), payload(rank=70_000))
-    assert speaks(story) == {"RNK-002": 2, "RNK-003": 2}
-    assert story.place("RNK-002") == ("1", "payload", 11, "01")
-    assert story.outcome("RNK-002").findings[1].where.hex == "ce00011170"
-
-
-def test_the_rank_holds_over_a_restart() -> None:
-    story = Story().begin()
-    story.restart()
-    story.live(0, payload(cleared(), ts=T0 + 99, rank=3))
-    assert speaks(story) == {"RNK-002": 1, "RNK-003": 1}
-
-
-def test_a_rank_that_is_not_declared_is_not_claimed() -> None:
-    outcome = Story(declared_rank=None).begin().outcome("RNK-003")
-    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_CLAIMED)
-
-
 def test_a_ts_that_the_harness_chose_is_not_judged_and_one_of_the_publisher_is() -> None:
     story = Story(sets=("engine", "ts"))
     story.publish(stored("a"))
@@ -182,13 +151,3 @@ def test_clocks_of_harness_and_publisher_are_not_compared() -> None:
     assert speaks(story) == {}
     story.send(content=payload(ts=T0 - 6.0))
     assert speaks(story) == {"BAT-004": 1}
-
-
-def test_a_rank_that_the_adapter_passes_on_is_not_the_publishers() -> None:
-    story = Story(sets=("engine", "ts", "rank"), declared_rank=None, statement=Statement())
-    story.publish(stored("a"))
-    story.publish(stored("b", "a"))
-    assert story.outcome("RNK-001").reason == Reason.OURS
-    assert story.outcome("RNK-002").reason == Reason.OURS
-    story.send(content=payload(rank=9, ts=T0 + 99))
-    assert speaks(story) == {"RNK-002": 1}

@@ -367,3 +367,39 @@ def test_silence_and_empty_batches_show_nothing() -> None:
         outcomes = story.outcomes()
         assert {outcomes[name].witnesses for name in outcomes if name.startswith("EVT")} == {0}
         assert PASS not in {outcomes[name].verdict for name in outcomes if name.startswith("EVT")}
+
+
+# --- the group of a removal ---------------------------------------------------------------------------------------
+
+
+def removals(*events: Event, begun: bool = True, **statement: Any) -> Story:
+    """One batch each, from number 0 on or joined late."""
+    story = Story(statement=Statement(**statement))
+    story.next = 0 if begun else 143
+    for event in events:
+        story.send(event)
+    return story
+
+
+def test_a_removal_from_the_wrong_group_is_one_fault() -> None:
+    story = removals(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1))
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "RES", "CHN")} == {"EVT-017"}
+    finding = story.outcome("EVT-017").findings[0]
+    assert finding.expected == f"group 1, in which {block('a') % 2**64} was stored"
+    assert finding.seen == "a removal from group 0"
+
+
+def test_a_group_that_is_absent_nil_or_0_is_one() -> None:
+    story = removals(stored("ab", group_idx=None), removed("a", group_idx=0), removed("b"))
+    assert story.outcome("EVT-017").witnesses == 2
+
+
+def test_a_late_listener_may_have_missed_the_store_in_that_group() -> None:
+    story = removals(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1), begun=False)
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "RES", "CHN")} == set()
+
+
+@pytest.mark.parametrize("residency", ["set", "counted"])
+def test_each_removal_from_a_group_that_holds_the_block_is_a_witness(residency: str) -> None:
+    story = removals(stored("a"), stored("b"), removed("ab"), residency=residency)
+    assert story.outcome("EVT-017").witnesses == 2

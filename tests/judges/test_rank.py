@@ -1,18 +1,17 @@
-"""RNK and SEQ-005: each rank tells its own number, by a counter of its own, on a stream of its own."""
+"""RNK, and SEQ-005 of ranks: each tells its own number, by a counter of its own, on a stream of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import msgspec
+import pytest
 from tests.kit.instances import Instance
-from tests.kit.stories import Event, Story, everything, number_frame, payload, stored
+from tests.kit.stories import T0, Event, Story, cleared, pack, payload, stored
 
-from kvwire.conclusion.judging import Judged, judge_stream
-from kvwire.judges.verdict import Outcome, Verdict
-from kvwire.standard import registry
+from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.statement import Statement
 from kvwire.trace.marks import Ranks
-from kvwire.trace.records import Record, Source, StreamInfo, Trace
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 SIZE = 4
@@ -144,40 +143,63 @@ def test_a_rank_that_stops_while_others_go_on_is_reported() -> None:
     assert "while rank 0, rank 2 went on" in note
 
 
-# --- declared streams
+# --- one stream
 
 
-def siblings(*numbers: Sequence[int]) -> list[Judged]:
-    """Streams that are listened to, each with these numbers, one message of each in turn."""
-    story = Story(can=(), replay=False)
-    infos = tuple(StreamInfo(name=f"rank-{at}", endpoint=f"tcp://h:{at + 1}", rank=at) for at in range(len(numbers)))
-    records: list[Record] = []
-    for turn in range(max(map(len, numbers))):
-        for at, own in enumerate(numbers):
-            if turn < len(own):
-                frames = (b"kv", number_frame(own[turn]), payload(ts=story.tick(), rank=at))
-                records.append(Record(t_ns=len(records), source=Source.LIVE_A, stream=f"rank-{at}", frames=frames))
-    trace = Trace(header=msgspec.structs.replace(story.trace().header, streams=infos), records=tuple(records))
-    return [judge_stream(trace, info, registry.load(), everything()) for info in infos]
+def sent(*contents: bytes) -> Story:
+    """A story of these payloads, numbered from 0."""
+    story = Story()
+    for content in contents:
+        story.send(content=content)
+    return story
 
 
-def outcome(judged: Judged, requirement: str) -> Outcome:
-    return next(found for found in judged.outcomes if found.requirement == f"KVW-{requirement}")
+def speaks(story: Story) -> dict[str, int]:
+    """What of RNK is broken, and how often."""
+    found = story.outcomes().items()
+    return {name: outcome.violations for name, outcome in found if name.startswith("RNK") and outcome.violations}
 
 
-def test_streams_that_are_listened_to() -> None:
-    apart = siblings([0, 1, 2, 3], [70, 71, 72, 73])
-    assert [outcome(judged, "SEQ-005").verdict for judged in apart] == [PASS, PASS]
-    shared = siblings([0, 2, 4, 6], [1, 3, 5, 7])
-    assert [outcome(judged, "SEQ-005").verdict for judged in shared] == [FAIL, FAIL]
+def test_an_honest_stream() -> None:
+    story = Story().begin()
+    story.send(stored("a"))
+    story.send()
+    witnesses = {name: outcome.witnesses for name, outcome in story.outcomes().items() if name.startswith("RNK")}
+    assert witnesses == {"RNK-001": 3, "RNK-002": 2, "RNK-003": 3, "RNK-004": 0}
 
 
-def test_one_stream_alone_has_no_other_to_share_with() -> None:
-    (alone,) = siblings([0, 1, 2, 3])
-    assert outcome(alone, "SEQ-005").verdict is OPEN
+@pytest.mark.parametrize("rank", [None, -1, 2**31, "0", 0.0])
+def test_a_rank_that_is_none(rank: Any) -> None:
+    story = sent(pack([T0, [], rank]))
+    assert speaks(story) == {"RNK-001": 1}
+    assert story.place("RNK-001")[:3] == ("0", "payload", 11)
+    assert {name for name in story.witnessed() if name.startswith("RNK")} == {"RNK-001"}
 
 
-def test_a_declared_stream_that_stops_is_reported_too() -> None:
-    stopped, going = siblings([0, 1], range(20))
-    assert any(note.startswith("rank-0 stopped") for note in stopped.notes)
-    assert going.notes == ()
+def test_a_rank_that_changes_and_is_not_the_declared_one() -> None:
+    story = sent(payload(), payload(rank=1), payload(rank=70_000))
+    assert speaks(story) == {"RNK-002": 2, "RNK-003": 2}
+    assert story.place("RNK-002") == ("1", "payload", 11, "01")
+    assert story.outcome("RNK-002").findings[1].where.hex == "ce00011170"
+
+
+def test_the_rank_holds_over_a_restart() -> None:
+    story = Story().begin()
+    story.restart()
+    story.live(0, payload(cleared(), ts=T0 + 99, rank=3))
+    assert speaks(story) == {"RNK-002": 1, "RNK-003": 1}
+
+
+def test_a_rank_that_is_not_declared_is_not_claimed() -> None:
+    outcome = Story(declared_rank=None).begin().outcome("RNK-003")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_CLAIMED)
+
+
+def test_a_rank_that_the_adapter_passes_on_is_not_the_publishers() -> None:
+    story = Story(sets=("engine", "ts", "rank"), declared_rank=None, statement=Statement())
+    story.publish(stored("a"))
+    story.publish(stored("b", "a"))
+    assert story.outcome("RNK-001").reason == Reason.OURS
+    assert story.outcome("RNK-002").reason == Reason.OURS
+    story.send(content=payload(rank=9, ts=T0 + 99))
+    assert speaks(story) == {"RNK-002": 1}

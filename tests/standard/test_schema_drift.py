@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -17,8 +18,9 @@ from kvwire.standard import protocol, registry, schemas
 from kvwire.standard.registry import ControlLevel
 from kvwire.standard.statement import Bounds, Group, Implementation, Statement, Stream
 from kvwire.trace import files
-from kvwire.trace.calls import PublishCall
-from kvwire.trace.detail import SocketEvent
+from kvwire.trace.calls import Call, PublishCall
+from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.kinds import KINDS
 from kvwire.trace.marks import Trouble
 from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
 from kvwire.wire.msgpack import walk
@@ -38,7 +40,7 @@ def members(name: str, definition: str) -> tuple[set[str], set[str]]:
         (Statement, "statement", "", set()),
         (Header, "trace", "header", set()),
         (StreamInfo, "trace", "stream", set()),
-        (Record, "trace", "record", set()),
+        (files._Line, "trace", "record", set()),
         (result.Run, "result", "run", {"kind"}),
         (result.Stream, "result", "stream", {"kind"}),
         (result.Hole, "result", "hole", {"kind"}),
@@ -244,6 +246,67 @@ def test_requests_are_valid(options: protocol.Start) -> None:
     assert schemas.validate("adapter", {"id": 2, "verb": "start", **msgspec.to_builtins(options)}) == []
     assert schemas.validate("adapter", {"id": 3, "verb": "publish", "batch": BATCH}) == []
     assert schemas.validate("adapter", {"id": 4, "verb": "burst", "batches": [BATCH, BATCH]}) == []
+
+
+# what records tell
+
+
+def label(kind: type[Detail]) -> str:
+    """The name of a kind's definition."""
+    return f"{kind.SOURCE}-{kind.EVENT}"
+
+
+def bare(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema as msgspec makes it, in the way in which ours are written."""
+    if "$ref" in schema:
+        return bare(parts[schema["$ref"].rpartition("/")[2]], parts)
+    if "anyOf" in schema:
+        some = [bare(inner, parts) for inner in schema["anyOf"]]
+        plain = [inner for inner in some if set(inner) != {"type"}]
+        named = [inner["type"] for inner in some if set(inner) == {"type"}]
+        types: dict[str, Any] = {"type": named[0] if len(named) == 1 else named}
+        return {"anyOf": [*plain, types]} if plain else types
+    found: dict[str, Any] = {key: schema[key] for key in ("type", "enum") if key in schema}
+    for key in ("items", "additionalProperties"):
+        if inner := schema.get(key):
+            found[key] = bare(inner, parts)
+    if "properties" in schema:
+        found["properties"] = {name: bare(inner, parts) for name, inner in schema["properties"].items()}
+    return found | ({"required": schema["required"]} if schema.get("required") else {})
+
+
+def shape(kind: type[Detail], base: type[Detail] | None = None) -> dict[str, Any]:
+    """What the fields of a kind are besides those of a base, as a schema says it."""
+    made = msgspec.json.schema(kind)
+    found = bare(made, made["$defs"])
+    if base is None:
+        return found
+    for name in base.__struct_fields__:
+        del found["properties"][name]
+    return {"$ref": f"#/$defs/{BASES[base]}"} | {key: value for key, value in found.items() if key != "type" and value}
+
+
+BASES: dict[type[Detail], str] = {Call: "call", Stimulus: "stimulus"}
+
+
+def expected(kind: type[Detail]) -> dict[str, Any]:
+    """What the definition of a kind says of its ``detail``."""
+    return shape(kind, next((base for base in BASES if issubclass(kind, base)), None))
+
+
+def test_every_kind_of_record_has_its_definition() -> None:
+    definitions = schemas.load()["trace"]["$defs"]
+    assert {"header", "stream", "record", "end", *BASES.values(), *map(label, KINDS)} == set(definitions)
+    assert {name: definitions[name] for name in BASES.values()} == {name: shape(base) for base, name in BASES.items()}
+    assert definitions["record"]["allOf"] == [{"$ref": f"#/$defs/{label(kind)}"} for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=label)
+def test_a_kind_of_record_is_as_its_definition_says(kind: type[Detail]) -> None:
+    found = schemas.load()["trace"]["$defs"][label(kind)]
+    assert found["if"]["properties"] == {"source": {"const": kind.SOURCE}, "event": {"const": kind.EVENT}}
+    assert found["then"]["properties"]["detail"] == expected(kind)
+    assert ("detail" in found["then"].get("required", ())) == ("required" in expected(kind))
 
 
 # projections of conformant batches

@@ -10,7 +10,7 @@ import msgspec
 
 from kvwire.history.timeline import Answer
 from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequest
-from kvwire.trace.records import Record
+from kvwire.trace.records import Records
 from kvwire.wire.framing import END_SEQUENCE, split_replay
 
 UNTOLD = {
@@ -94,32 +94,26 @@ class Exchange:
         return [item for item in self.items if item.is_end]
 
 
-class Exchanges:
-    """Every exchange of a stream, from its records."""
-
-    def __init__(self) -> None:
-        self.by_client: dict[str, Exchange] = {}
-
-    def take(self, index: int, record: Record) -> None:
-        """Take the next record."""
-        if record.is_replay and record.frames is not None:
-            exchange = self.by_client.get(record.source)
-            if exchange is None:
-                return
+def exchanges(records: Records) -> dict[str, Exchange]:
+    """Every exchange of a stream, by its client."""
+    found: dict[str, Exchange] = {}
+    for index, record in records:
+        if record.is_replay and record.frames is not None and record.source in found:
+            exchange = found[record.source]
             parts = split_replay(record.frames)
             if parts is None:
                 exchange.odd.append((index, record.frames))
             else:
                 exchange.items.append(Item(index, record.frames, *parts))
-            return
         match record.detail:
             case ReplayRequest() as asked:
-                self.by_client[asked.client] = Exchange(index, asked)
-            case ReplayBehind(client=client) if client in self.by_client:
-                self.by_client[client].followed = True
-            case ReplayDone(client=client) as done if client in self.by_client:
-                self.by_client[client].outcome = done.outcome
-                self.by_client[client].done = index
+                found[asked.client] = Exchange(index, asked)
+            case ReplayBehind(client=client) if client in found:
+                found[client].followed = True
+            case ReplayDone(client=client) as done if client in found:
+                found[client].outcome = done.outcome
+                found[client].done = index
+    return found
 
 
 class Hole(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kvwire.cache.ledger import Key, Ledger, State
-from kvwire.history.exchanges import Exchange, Exchanges
+from kvwire.history.exchanges import Exchange, exchanges
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Incarnation, Timeline
 from kvwire.standard.statement import Statement
@@ -89,10 +89,7 @@ class Facts:
     @functools.cached_property
     def exchanges(self) -> Mapping[str, Exchange]:
         """Replay requests and what came back, by client."""
-        found = Exchanges()
-        for index, record in self._records:
-            found.take(index, record)
-        return found.by_client
+        return exchanges(self._records)
 
     @functools.cached_property
     def answers(self) -> Mapping[str, Answer]:

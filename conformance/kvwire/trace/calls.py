@@ -72,7 +72,7 @@ class BoundAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StartCall(Call, frozen=True, kw_only=True):
-    """The publisher was to start, with the options of ``protocol.Start``; ``bound`` is the answer."""
+    """The publisher was to start with these options; ``bound`` is the answer."""
 
     EVENT: ClassVar[str] = "start"
 

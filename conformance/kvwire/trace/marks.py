@@ -29,19 +29,19 @@ class Awaited(Stimulus, frozen=True, kw_only=True):
 
 
 class ResetDone(Awaited, frozen=True, kw_only=True):
-    """For a reset of the cache to show on the stream."""
+    """A wait for a reset of the cache to show on the stream is over."""
 
     EVENT: ClassVar[str] = "reset-done"
 
 
 class TailDone(Awaited, frozen=True, kw_only=True):
-    """For the batch that was offered last."""
+    """A wait for the batch that was offered last is over."""
 
     EVENT: ClassVar[str] = "tail-done"
 
 
 class LiveAwaited(Awaited, frozen=True, kw_only=True):
-    """For live batches, ``during`` what else the publisher does, or after replay clients ``vanished``.
+    """A wait for live batches is over: while nothing else went on, during replay, or after replay clients ``vanished``.
 
     So many were ``offered`` meanwhile and ``heard``.
     """
@@ -54,7 +54,7 @@ class LiveAwaited(Awaited, frozen=True, kw_only=True):
 
 
 class IdleDone(Stimulus, frozen=True, kw_only=True):
-    """For an empty batch on a stream on which nothing is caused; ``busy`` when others caused something there."""
+    """A wait for an empty batch on an idle stream is over; ``busy``: others caused something there."""
 
     EVENT: ClassVar[str] = "idle-done"
 
@@ -64,7 +64,7 @@ class IdleDone(Stimulus, frozen=True, kw_only=True):
 
 
 class Primed(Stimulus, frozen=True, kw_only=True):
-    """For every witness of a stream to see a batch that means nothing."""
+    """Batches that mean nothing were sent until every witness had ``seen`` one, or the bound was over."""
 
     EVENT: ClassVar[str] = "primed"
 
@@ -73,7 +73,7 @@ class Primed(Stimulus, frozen=True, kw_only=True):
 
 
 class Settled(Stimulus, frozen=True, kw_only=True):
-    """For everything that the publisher counts to be heard: then the stream is ``drained``."""
+    """Whether everything that the publisher counts was heard in time: then the stream is ``drained``."""
 
     EVENT: ClassVar[str] = "settled"
 
@@ -81,7 +81,7 @@ class Settled(Stimulus, frozen=True, kw_only=True):
 
 
 class Unreachable(Stimulus, frozen=True, kw_only=True):
-    """For a handshake at an endpoint, in vain, by the sources in ``of``."""
+    """No handshake came about at an endpoint within the bound, for the sources in ``of``."""
 
     EVENT: ClassVar[str] = "unreachable"
 
@@ -353,7 +353,7 @@ class ProcessStart(Detail, frozen=True, kw_only=True):
 
 
 class ProcessExit(Detail, frozen=True, kw_only=True):
-    """It ended, ``how`` in words; if that was not ``expected``, with the last lines of its standard error."""
+    """The process of an adapter ended, ``how`` in words; unless ``expected``, with the end of its standard error."""
 
     SOURCE: ClassVar[str] = "process"
     EVENT: ClassVar[str] = "exit"
@@ -365,7 +365,7 @@ class ProcessExit(Detail, frozen=True, kw_only=True):
 
 
 class Noise(Detail, frozen=True, kw_only=True):
-    """A line on its standard output that is no answer."""
+    """A line on the standard output of an adapter that is no answer."""
 
     SOURCE: ClassVar[str] = "process"
     EVENT: ClassVar[str] = "noise"

@@ -30,6 +30,7 @@ from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import AdapterError
 from kvwire.standard.statement import Stream
+from kvwire.trace.detail import Detail
 from kvwire.trace.marks import (
     Joined,
     LiveAwaited,
@@ -41,7 +42,7 @@ from kvwire.trace.marks import (
     Trouble,
     Unreachable,
 )
-from kvwire.trace.records import Trace, told
+from kvwire.trace.records import Record, Trace, told
 from kvwire.wire.framing import SEND_MARK
 
 pytestmark = [pytest.mark.network, pytest.mark.usefixtures("room_of_the_killed")]
@@ -173,20 +174,20 @@ def test_a_publisher_that_is_not_driven_is_asked_and_left_alone_otherwise(record
     assert not marks(recorder, ReplayLoad)
 
 
-@pytest.mark.parametrize("during", ["replay-request", "replay-resumed", "live-awaited"])
-def test_a_target_that_dies_ends_the_attack(recorder: Recorder, during: str) -> None:
+@pytest.mark.parametrize("during", [ReplayRequest, ReplayResumed, LiveAwaited])
+def test_a_target_that_dies_ends_the_attack(recorder: Recorder, during: type[Detail]) -> None:
     with session(recorder, "reference:") as run:
         assert isinstance(run.driver, AdapterProcess)
         process = run.driver
-        add = recorder.add
+        note = recorder.note
 
-        def deadly(**fields: Any) -> Any:
-            if fields.get("event") == during:
+        def deadly(detail: Detail, *more: Any, **fields: Any) -> Record:
+            if isinstance(detail, during):
                 process._process.kill()
                 process._process.wait(5)
-            return add(**fields)
+            return note(detail, *more, **fields)
 
-        recorder.add = deadly  # type: ignore[method-assign]
+        recorder.note = deadly  # type: ignore[method-assign]
         began = time.monotonic()
         with suppress(AdapterError):
             replay_pressure.PROBE(run)
@@ -194,8 +195,8 @@ def test_a_target_that_dies_ends_the_attack(recorder: Recorder, during: str) -> 
     assert marks(recorder, ProcessExit)
 
 
-@pytest.mark.parametrize("during", ["replay-request", "replay-resumed"])
-def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: str) -> None:
+@pytest.mark.parametrize("during", [ReplayRequest, ReplayResumed])
+def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: type[Detail]) -> None:
     """It is not driven here, so that no verb tells of it."""
     other = Recorder()
     try:
@@ -207,17 +208,14 @@ def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: 
             with session(recorder, f"zmq:{stream.endpoint}?replay={stream.replay}", limits) as run:
                 readiness.prime(driven)
                 run.settle()
-                add = recorder.add
-                seen = Counter[str]()
+                note = recorder.note
 
-                def paralysing(**fields: Any) -> Any:
-                    event = str(fields.get("event"))
-                    seen[event] += 1
-                    if event == during and seen[event] > 1:
+                def paralysing(detail: Detail, *more: Any, **fields: Any) -> Record:
+                    if isinstance(detail, during) and marks(recorder, during):
                         process.send_signal(signal.SIGSTOP)
-                    return add(**fields)
+                    return note(detail, *more, **fields)
 
-                recorder.add = paralysing  # type: ignore[method-assign]
+                recorder.note = paralysing  # type: ignore[method-assign]
                 began = time.monotonic()
                 try:
                     replay_pressure.PROBE(run)

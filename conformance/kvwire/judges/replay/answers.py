@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from kvwire.history.exchanges import Exchange, Item
-from kvwire.history.timeline import Answer, Live
+from kvwire.history.timeline import Answer
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_record, judge, unless
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record
@@ -41,11 +39,7 @@ class Answers(Area):
             self.live_frames[index] = record.frames
 
     def finish(self) -> None:
-        timeline = self.context.timeline
         answers = self.facts.answers
-        by_number: dict[tuple[int | None, int], list[Live]] = defaultdict(list)
-        for live in timeline.live:
-            by_number[live.incarnation, live.number].append(live)
         self.heedless = any(
             (number_of(exchange.data[0].sequence) or 0) < (exchange.start or 0)
             for exchange in self.facts.exchanges.values()
@@ -61,7 +55,7 @@ class Answers(Area):
                 if before is not None and after_malformed and self.served:
                     self.next_is_served(before, exchange, answered=bool(exchange.items))
                 if exchange.items or exchange.odd or not after_malformed:
-                    self._well_formed(exchange, answer, by_number)
+                    self._well_formed(exchange, answer)
                 self.served = self.served or bool(exchange.items)
             else:
                 self.no_data_for_odd_frames(exchange)
@@ -71,14 +65,12 @@ class Answers(Area):
                     self.next_is_served(exchange, exchange, answered=bool(exchange.ends))
             before = exchange
 
-    def _well_formed(
-        self, exchange: Exchange, answer: Answer | None, by_number: dict[tuple[int | None, int], list[Live]]
-    ) -> None:
-        life = None if answer is None else answer.incarnation
+    def _well_formed(self, exchange: Exchange, answer: Answer | None) -> None:
+        sent = self.facts.sent[None if answer is None else answer.incarnation]
         for item in exchange.data:
             number = number_of(item.sequence)
-            lives = [] if number is None else by_number.get((life, number), [])
-            self.as_live(item, self.live_frames[lives[0].record] if lives else None)
+            record = None if number is None else sent.get(number)
+            self.as_live(item, None if record is None else self.live_frames[record])
         if exchange.odd:
             self.odd_shape(exchange)
         self.ascending(exchange)

@@ -1,4 +1,4 @@
-"""RES: what is stored, removed and cleared; EVT-017: from which group."""
+"""RES: what is stored, removed and cleared."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def sent(*events: Event, statement: Statement | None = None, begun: bool = True)
 
 
 def speaks(story: Story) -> set[str]:
-    """What is broken of residency, and of the group of a removal."""
-    return {name for name in story.spoken() if name.startswith("RES") or name == "EVT-017"}
+    """What is broken of residency."""
+    return {name for name in story.spoken() if name.startswith("RES")}
 
 
 def counts(story: Story) -> dict[str, int]:
@@ -36,7 +36,7 @@ def counts(story: Story) -> dict[str, int]:
     return {
         name: outcome.witnesses
         for name, outcome in story.outcomes().items()
-        if (name.startswith("RES") or name == "EVT-017") and outcome.witnesses
+        if name.startswith("RES") and outcome.witnesses
     }
 
 
@@ -45,7 +45,7 @@ def counts(story: Story) -> dict[str, int]:
 
 def test_an_honest_stream() -> None:
     story = sent(stored("ab"), stored("c", "b"), removed("cb"), stored("b", "a"), cleared(), stored("a"))
-    assert counts(story) == {"RES-001": 5, "RES-002": 2, "RES-005": 1, "EVT-017": 2}
+    assert counts(story) == {"RES-001": 5, "RES-002": 2, "RES-005": 1}
     assert speaks(story) == set()
 
 
@@ -109,28 +109,7 @@ def test_a_batch_that_a_replay_recovers_is_no_hole() -> None:
     story.send(stored("a"))
     assert counts(story) == {"RES-001": 1}
     story.replay()
-    assert counts(story) == {"RES-001": 2, "RES-002": 1, "EVT-017": 1}
-
-
-# --- groups -------------------------------------------------------------------------------------------------------
-
-
-def test_a_removal_from_the_wrong_group_is_one_fault() -> None:
-    story = sent(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1))
-    assert speaks(story) == {"EVT-017"}
-    finding = story.outcome("EVT-017").findings[0]
-    assert finding.expected == f"group 1, in which {block('a') % 2**64} was stored"
-    assert finding.seen == "a removal from group 0"
-
-
-def test_a_group_that_is_absent_nil_or_0_is_one() -> None:
-    story = sent(stored("ab", group_idx=None), removed("a", group_idx=0), removed("b"))
-    assert counts(story)["EVT-017"] == 2
-
-
-def test_a_late_listener_may_have_missed_the_store_in_that_group() -> None:
-    story = sent(stored("a", group_idx=1), removed("a"), stored("a", group_idx=1), begun=False)
-    assert speaks(story) == set()
+    assert counts(story) == {"RES-001": 2, "RES-002": 1}
 
 
 # --- counted residency --------------------------------------------------------------------------------------------
@@ -138,7 +117,7 @@ def test_a_late_listener_may_have_missed_the_store_in_that_group() -> None:
 
 def test_counted_stores_and_removals_balance() -> None:
     story = sent(stored("a"), stored("a"), removed("a"), removed("a"), statement=COUNTED)
-    assert counts(story) == {"RES-004": 2, "EVT-017": 2}
+    assert counts(story) == {"RES-004": 2}
     assert {story.outcome(name).reason for name in ("RES-001", "RES-002")} == {Reason.NOT_CLAIMED}
     story.send(removed("a"))
     assert speaks(story) == {"RES-004"}
@@ -147,7 +126,7 @@ def test_counted_stores_and_removals_balance() -> None:
 
 def test_counted_after_a_late_join() -> None:
     story = sent(stored("a"), removed("a"), removed("a"), begun=False, statement=COUNTED)
-    assert counts(story) == {"RES-004": 1, "EVT-017": 1}
+    assert counts(story) == {"RES-004": 1}
     assert speaks(story) == set()
 
 

@@ -1,0 +1,63 @@
+"""How far the live stream had come when something was done: by numbers, and only when it is certain."""
+
+from __future__ import annotations
+
+from tests.kit.stories import Story, stored
+
+from kvwire.history.progress import BEGIN, Moment, moments
+from kvwire.trace.calls import CacheCall, ResetCall, RestartCall, StatsCall
+from kvwire.trace.records import told
+
+
+def of(story: Story) -> list[Moment]:
+    return list(moments(list(enumerate(story.records)), story.timeline()))
+
+
+def test_a_stimulus_stands_at_the_newest_number_that_was_heard_before_it() -> None:
+    story = Story()
+    story.note(ResetCall())
+    story.told(2)
+    story.note(ResetCall())
+    story.send(stored("z"))
+    story.note(ResetCall())
+    assert [(moment.place, moment.known) for moment in of(story)] == [(BEGIN, False), ((0, 1), True), ((0, 2), True)]
+    assert [moment.index for moment in of(story)] == [index for index, _ in told(enumerate(story.records), ResetCall)]
+
+
+def test_a_late_copy_does_not_move_the_stream_back() -> None:
+    story = Story().told(3)
+    story.again(0)
+    story.note(ResetCall())
+    assert [moment.place for moment in of(story)] == [(0, 2)]
+
+
+def test_what_only_a_replay_showed_was_not_heard() -> None:
+    story = Story().told(2)
+    story.send(stored("z"), by="")
+    story.replay()
+    story.note(ResetCall())
+    assert [m.place for m in of(story) if isinstance(m.stimulus, ResetCall)] == [(0, 1)]
+
+
+def test_a_restart_leaves_the_place_uncertain_until_something_is_heard_again() -> None:
+    story = Story().told(2)
+    story.restart(ours=True)
+    story.note(CacheCall(tokens=(1,)))
+    story.told(1)
+    story.note(CacheCall(tokens=(2,)))
+    assert [(type(m.stimulus), m.place, m.known, m.drained) for m in of(story)] == [
+        (RestartCall, (0, 1), True, True),
+        (CacheCall, (0, 1), False, False),
+        (CacheCall, (1, 0), True, True),
+    ]
+
+
+def test_drained_is_what_the_publisher_counted_and_was_heard() -> None:
+    story = Story().told(2)
+    story.note(StatsCall(offered=3))
+    story.note(ResetCall())
+    story.send(stored("z"))
+    story.note(ResetCall())
+    story.note(StatsCall(error="gone", offered=9))
+    story.note(ResetCall())
+    assert [m.drained for m in of(story) if isinstance(m.stimulus, ResetCall)] == [False, True, True]

@@ -1,0 +1,51 @@
+"""SEQ-005 of declared streams: each has a counter of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from tests.kit.stories import Story, everything, number_frame, payload
+
+from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.judges.verdict import Outcome, Verdict
+from kvwire.standard import registry
+from kvwire.trace.records import Record, Source, StreamInfo, Trace
+
+PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+def siblings(*numbers: Sequence[int]) -> list[Judged]:
+    """Streams that are listened to, each with these numbers, one message of each in turn."""
+    story = Story(can=(), replay=False)
+    infos = tuple(StreamInfo(name=f"rank-{at}", endpoint=f"tcp://h:{at + 1}", rank=at) for at in range(len(numbers)))
+    records: list[Record] = []
+    for turn in range(max(map(len, numbers))):
+        for at, own in enumerate(numbers):
+            if turn < len(own):
+                frames = (b"kv", number_frame(own[turn]), payload(ts=story.tick(), rank=at))
+                records.append(Record(t_ns=len(records), source=Source.LIVE_A, stream=f"rank-{at}", frames=frames))
+    trace = Trace(header=msgspec.structs.replace(story.trace().header, streams=infos), records=tuple(records))
+    return [judge_stream(trace, info, registry.load(), everything()) for info in infos]
+
+
+def outcome(judged: Judged, requirement: str) -> Outcome:
+    return next(found for found in judged.outcomes if found.requirement == f"KVW-{requirement}")
+
+
+def test_streams_that_are_listened_to() -> None:
+    apart = siblings([0, 1, 2, 3], [70, 71, 72, 73])
+    assert [outcome(judged, "SEQ-005").verdict for judged in apart] == [PASS, PASS]
+    shared = siblings([0, 2, 4, 6], [1, 3, 5, 7])
+    assert [outcome(judged, "SEQ-005").verdict for judged in shared] == [FAIL, FAIL]
+
+
+def test_one_stream_alone_has_no_other_to_share_with() -> None:
+    (alone,) = siblings([0, 1, 2, 3])
+    assert outcome(alone, "SEQ-005").verdict is OPEN
+
+
+def test_a_declared_stream_that_stops_is_reported_too() -> None:
+    stopped, going = siblings([0, 1], range(20))
+    assert any(note.startswith("rank-0 stopped") for note in stopped.notes)
+    assert going.notes == ()
