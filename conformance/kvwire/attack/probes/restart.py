@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.attack.probes.kit.readiness import handshakes, prime
-from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.workload import some
 
@@ -28,9 +28,9 @@ def run(session: Session) -> None:
     session.settle()
     for stream in session.streams:
         if stream.replay is not None:
-            with Asker(session) as asker:
-                asker.ask(stream, 0)
-                asker.linger()
+            with ReplayClients(session) as replays:
+                replays.ask(stream, 0)
+                replays.linger()
 
 
 PROBE = Probe(
