@@ -12,15 +12,12 @@ from kvwire.conclusion.judging import Judged, judge_stream
 from kvwire.conclusion.result import Result
 from kvwire.history.losses import losses
 from kvwire.history.timeline import Attribution
-from kvwire.judges import TABLE
+from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.records import Header, Source, Trace
-
-ARRAYS_BREAK = "EVT-001"
-"""The sentence that every array event breaks."""
 
 
 class FilterError(ValueError):
@@ -49,7 +46,7 @@ def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
         found = {
             requirement.id
             for requirement in registry.binding("publisher")
-            if requirement.id in TABLE and wanted in (requirement.id, requirement.area)
+            if requirement.id in JUDGES and wanted in (requirement.id, requirement.area)
         }
         if not found:
             hint = ""
@@ -244,7 +241,7 @@ def _summary(
     if verdict is Verdict.NOT_APPLICABLE and outcomes:
         verdict = Verdict.INCONCLUSIVE
     claimed = [r for r in registry.binding("publisher") if r.id in profile.ids and (only is None or r.id in only)]
-    not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in TABLE}
+    not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in JUDGES}
     code = exit_code(verdict, strict=wanted.strict)
     if code is Exit.INCONCLUSIVE and wanted.allow_inconclusive:
         code = Exit.CONFORMANT
@@ -275,7 +272,9 @@ def _headline(trace: Trace, judged: list[Judged], outcomes: list[Outcome], verdi
     failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})
     legacy = sorted({stream.form for stream in judged if stream.form.startswith("array")})
     if legacy:
-        failed = sorted({*failed, ARRAYS_BREAK})  # it does so under a legacy profile too, which does not list it
+        broken = (judge.requirement for judge in JUDGES.values() if judge.arrays == "break")
+        # Arrays break it under a legacy profile too, which does not list it.
+        failed = sorted({*failed, *(requirement.removeprefix("KVW-") for requirement in broken)})
         return f"legacy {', '.join(legacy)}; edition 1: not conformant ({', '.join(failed)})"
     match verdict:
         case Verdict.FAIL:
