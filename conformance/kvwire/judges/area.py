@@ -102,8 +102,8 @@ class Bound(Say, Generic[P]):
 class Judge(Generic[A, P]):
     """The one place of a sentence: its id, the method that decides it, and when it does not apply.
 
-    ``memory`` None is that of the area.
-    ``place`` is module and method below ``kvwire.judges``, ``chapter`` its beginning.
+    ``memory`` None is that of the area. ``place`` is module and method below ``kvwire.judges``, ``chapter`` its
+    beginning.
     """
 
     def __init__(
@@ -213,15 +213,11 @@ class Area:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.facts = context.facts
         self.tallies: dict[str, Tally] = {}
         self.muted: frozenset[str] = frozenset()
 
     # hooks
-
-    @property
-    def facts(self) -> Facts:
-        """What several chapters need to know."""
-        return self.context.facts
 
     def on_record(self, index: int, record: Record) -> None:
         """A record of the stream, as received."""
