@@ -39,5 +39,6 @@ def test_words_select_ids_and_whole_areas() -> None:
 def test_explain_and_list_take_short_ids() -> None:
     said = CliRunner().invoke(main, ["explain", "seq-9"])
     assert said.stdout.startswith("KVW-SEQ-009  ")
+    assert "probes       batches, restart, gaps, " in said.stdout
     listed = CliRunner().invoke(main, ["list", "SEQ-9", "env-1"])
     assert [line.split()[0] for line in listed.stdout.splitlines() if "KVW-" in line] == ["KVW-ENV-001", "KVW-SEQ-009"]

@@ -101,6 +101,8 @@ def test_closed_lists() -> None:
     assert defs["level"]["enum"] == list(get_args(registry.Level))
     assert defs["control"]["enum"] == list(get_args(ControlLevel))
     assert defs["decided-by"]["enum"] == list(get_args(registry.DecidedBy)) == list(get_args(protocol.Sets))
+    remembered = schemas.load()["registry"]["$defs"]["requirement"]["properties"]["memory"]["enum"]
+    assert remembered == list(get_args(registry.Memory))
     assert defs["verb"]["enum"] == list(protocol.VERBS)
     assert set(defs["verdict"]["enum"]) == set(verdict.Verdict)
     assert defs["id"]["pattern"] == f"^KVW-({'|'.join(registry.AREAS)})-[0-9]{{3}}$"

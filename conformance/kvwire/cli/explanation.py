@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 
+from kvwire.attack.probes.catalog import PROBES
 from kvwire.judges import JUDGES
 from kvwire.peers import mutants
 from kvwire.standard import registry
@@ -39,6 +40,8 @@ def explanation(text: str) -> str:
     if requirement.id in JUDGES:
         lines.append(f"judged by    kvwire.judges.{JUDGES[requirement.id].place}, memory {requirement.memory}")
         lines += _reasoning(requirement.id)
+        serving = [probe.name for probe in PROBES if probe.aims_at([requirement.id])]
+        lines.append(f"probes       {', '.join(serving)}")
     else:
         reason = requirement.pending or requirement.review or requirement.untestable
         lines.append(f"not judged   {requirement.status}: {reason}")

@@ -91,7 +91,7 @@ def list_command(
 @main.command()
 @click.argument("requirement", metavar="ID")
 def explain(requirement: str) -> None:
-    """Explain one sentence: its words, place, what it needs, what decides it, and its mutants."""
+    """Explain one sentence: its words, place, what it needs, what decides it, its probes and its mutants."""
     from kvwire.cli.explanation import explanation
 
     try:

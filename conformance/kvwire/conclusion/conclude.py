@@ -13,16 +13,13 @@ from kvwire.conclusion.judging import Judged, judge_stream
 from kvwire.conclusion.result import Result
 from kvwire.history.losses import losses
 from kvwire.history.timeline import Attribution
-from kvwire.judges import TABLE
+from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.probing import probes
 from kvwire.trace.records import Header, Source, Trace
-
-ARRAYS_BREAK = "EVT-001"
-"""The sentence that every array event breaks."""
 
 
 class FilterError(ValueError):
@@ -51,8 +48,8 @@ def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
             named = registry.select((part,))
         except UnknownNameError as error:
             raise FilterError(f"--only {part} matches no judged sentence: {error}") from None
-        chosen |= named & TABLE.keys()
-        if named.isdisjoint(TABLE):
+        chosen |= named & JUDGES.keys()
+        if named.isdisjoint(JUDGES):
             first = registry[min(named)]
             hint = f"{first.id} binds a {first.binds} and is {first.status}"
             raise FilterError(f"--only {part} matches no judged sentence: {hint}; `kvwire list` shows them all")
@@ -251,7 +248,7 @@ def _summary(
     if verdict is Verdict.NOT_APPLICABLE and outcomes:
         verdict = Verdict.INCONCLUSIVE
     claimed = [r for r in registry.binding("publisher") if r.id in profile.ids and (only is None or r.id in only)]
-    not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in TABLE}
+    not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in JUDGES}
     code = exit_code(verdict, strict=wanted.strict)
     if code is Exit.INCONCLUSIVE and wanted.allow_inconclusive:
         code = Exit.CONFORMANT
@@ -282,7 +279,9 @@ def _headline(trace: Trace, judged: list[Judged], outcomes: list[Outcome], verdi
     failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})
     legacy = sorted({stream.form for stream in judged if stream.form.startswith("array")})
     if legacy:
-        failed = sorted({*failed, ARRAYS_BREAK})  # it does so under a legacy profile too, which does not list it
+        broken = (judge.requirement for judge in JUDGES.values() if judge.arrays == "break")
+        # Arrays break it under a legacy profile too, which does not list it.
+        failed = sorted({*failed, *(requirement.removeprefix("KVW-") for requirement in broken)})
         return f"legacy {', '.join(legacy)}; edition 1: not conformant ({', '.join(failed)})"
     match verdict:
         case Verdict.FAIL:

@@ -145,7 +145,7 @@ class Hashing(Area):
                 at_batch(batch, event=event),
             )
 
-    @judge("KVW-HSH-009", memory="O(1)", maps_only=True)
+    @judge("KVW-HSH-009", memory="O(1)", arrays="exempt")
     def may_announce(self, say: Say, label: str) -> None:
         """KVW-HSH-009: A publisher MAY announce its hash function in the key `hash_algo` of `BlockStored` and
         `BlockRemoved`, by a label of the wire registry or a name of the foreign functions.

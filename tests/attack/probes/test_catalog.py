@@ -12,7 +12,7 @@ from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.attack.witness import Recorder
 from kvwire.conclusion.conclude import Wanted, conclude
-from kvwire.judges import TABLE
+from kvwire.judges import JUDGES
 from kvwire.peers.mutants import MUTANTS
 from kvwire.standard import registry
 from kvwire.standard.statement import Statement, Stream
@@ -33,10 +33,10 @@ def test_a_probe_serves_judged_sentences(probe: Probe) -> None:
     assert words or probe.must_survive
     assert len(set(words)) == len(words)
     for word in words:
-        assert KNOWN.select([word]) & TABLE.keys(), word
+        assert KNOWN.select([word]) & JUDGES.keys(), word
 
 
-@pytest.mark.parametrize("requirement", TABLE)
+@pytest.mark.parametrize("requirement", JUDGES)
 def test_a_judged_sentence_is_served(requirement: str) -> None:
     serving = [probe for probe in PROBES if probe.aims_at([requirement])]
     if KNOWN[requirement].needs != ("passive",):
