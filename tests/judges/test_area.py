@@ -26,7 +26,7 @@ class Some(Area):
         else:
             say.broke("another", "0", Where(record=1))
 
-    @judge("KVW-EVT-003", maps_only=True, unclaimed=unused)
+    @judge("KVW-EVT-003", arrays="exempt", unclaimed=unused)
     def keys_once(self, say: Say) -> None:
         """KVW-EVT-003: quoted."""
         say.saw()
@@ -80,8 +80,8 @@ def test_two_streams_do_not_share_a_voice(area: Some) -> None:
 
 def test_the_mark_holds_what_is_known_of_the_sentence() -> None:
     first, second = judges_of(Some)
-    assert (first.requirement, first.memory, first.maps_only) == ("KVW-EVT-009", "O(ring)", False)
-    assert (second.requirement, second.memory, second.maps_only) == ("KVW-EVT-003", None, True)
+    assert (first.requirement, first.memory, first.arrays) == ("KVW-EVT-009", "O(ring)", "count")
+    assert (second.requirement, second.memory, second.arrays) == ("KVW-EVT-003", None, "exempt")
     assert first.__doc__ == "KVW-EVT-009: quoted."
     stream, statement = StreamInfo(name="s", endpoint="ipc://x"), Statement()
     assert first.unclaimed(stream, statement) is None

@@ -101,6 +101,8 @@ def test_closed_lists() -> None:
     assert defs["level"]["enum"] == list(get_args(registry.Level))
     assert defs["control"]["enum"] == list(get_args(ControlLevel))
     assert defs["decided-by"]["enum"] == list(get_args(registry.DecidedBy)) == list(get_args(protocol.Sets))
+    remembered = schemas.load()["registry"]["$defs"]["requirement"]["properties"]["memory"]["enum"]
+    assert remembered == list(get_args(registry.Memory))
     assert defs["verb"]["enum"] == list(protocol.VERBS)
     assert set(defs["verdict"]["enum"]) == set(verdict.Verdict)
     without = schemas.load()["profile"]["properties"]["without"]["items"]["anyOf"]
@@ -134,7 +136,7 @@ HEADER = Header(
     statement=STATEMENT,
     streams=(StreamInfo(name="a", endpoint="ipc:///run/a", replay="ipc:///run/b", topic="t", rank=0),),
 )
-PLACE = verdict.Where(record=3, number="7", frame="payload", offset=1, hex="cb")
+PLACE = verdict.Where(record=3, number="7", frame="payload", offset=1, hex="cb", stored="2", probe="live")
 BATCH = batch_projection(1.5, [{"type": "AllBlocksCleared"}], 0)
 LINES: list[tuple[str, msgspec.Struct]] = [
     ("statement", STATEMENT),

@@ -52,7 +52,7 @@ def outcome(
         )
     if tally.violations:
         return verdict(Verdict.FAIL if requirement.mandatory else Verdict.WARN)
-    if form in ("array", "array-v", "array-s") and JUDGES[requirement.id].maps_only:
+    if form in ("array", "array-v", "array-s") and JUDGES[requirement.id].arrays == "exempt":
         return verdict(Verdict.NOT_APPLICABLE, Reason.LEGACY)
     if tally.opened:
         return verdict(Verdict.INCONCLUSIVE, tally.open_reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -29,6 +29,8 @@ HEX_BYTES = 24
 
 P = ParamSpec("P")
 A = TypeVar("A", bound="Area")
+Arrays = Literal["count", "exempt", "break"]
+"""What events that are arrays are to a sentence: like maps; without keys, so that they cannot break it; a violation."""
 Unclaimed = Callable[[StreamInfo, Statement], Reason | None]
 """Why a sentence that got no witness does not speak of a stream; None when it does."""
 
@@ -69,6 +71,13 @@ class Say:
         if self._decided_by not in self._area.muted:
             self.tally.broke(Finding(expected=expected, seen=seen, where=where))
 
+    def weigh(self, batch: Batch, flaw: Flaw | None) -> None:
+        """Count an occasion: a violation where the reader found a flaw."""
+        if flaw is None:
+            self.saw()
+        else:
+            self.broke(flaw.expected, flaw.seen, at_batch(batch, flaw))
+
     def open(self, reason: str) -> None:
         """Count an occasion that could not be decided."""
         if self._decided_by not in self._area.muted:
@@ -93,8 +102,8 @@ class Bound(Say, Generic[P]):
 class Judge(Generic[A, P]):
     """The one place of a sentence: its id, the method that decides it, and when it does not apply.
 
-    ``memory`` None is that of the area. ``maps_only``: it speaks of map keys, which array events cannot break.
-    ``place`` is module and method below ``kvwire.judges``, ``chapter`` its beginning.
+    ``memory`` None is that of the area. ``place`` is module and method below ``kvwire.judges``, ``chapter`` its
+    beginning.
     """
 
     def __init__(
@@ -104,13 +113,13 @@ class Judge(Generic[A, P]):
         unclaimed: Unclaimed,
         memory: Memory | None,
         *,
-        maps_only: bool,
+        arrays: Arrays,
     ) -> None:
         self.method = method
         self.requirement = requirement
         self.unclaimed = unclaimed
         self.memory = memory
-        self.maps_only = maps_only
+        self.arrays = arrays
         self.name = method.__name__
         self.place = f"{method.__module__.removeprefix(JUDGES)}.{self.name}"
         self.chapter = self.place.partition(".")[0]
@@ -133,7 +142,7 @@ def judge(
     *,
     unclaimed: Unclaimed = always,
     memory: Memory | None = None,
-    maps_only: bool = False,
+    arrays: Arrays = "count",
 ) -> Callable[[Callable[Concatenate[A, Say, P], None]], Judge[A, P]]:
     """Mark the one place that decides a requirement; its docstring quotes the sentence.
 
@@ -141,7 +150,7 @@ def judge(
     """
 
     def mark(method: Callable[Concatenate[A, Say, P], None]) -> Judge[A, P]:
-        return Judge(method, requirement, unclaimed, memory, maps_only=maps_only)
+        return Judge(method, requirement, unclaimed, memory, arrays=arrays)
 
     return mark
 
@@ -204,15 +213,11 @@ class Area:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.facts = context.facts
         self.tallies: dict[str, Tally] = {}
         self.muted: frozenset[str] = frozenset()
 
     # hooks
-
-    @property
-    def facts(self) -> Facts:
-        """What several chapters need to know."""
-        return self.context.facts
 
     def on_record(self, index: int, record: Record) -> None:
         """A record of the stream, as received."""
@@ -238,8 +243,8 @@ class Area:
         """The end of the trace."""
 
 
-def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None) -> Where:
-    """The place of a batch, of one of its events, or of a flaw's bytes in its payload."""
+def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None, stored: str | None = None) -> Where:
+    """The place of a batch, of one of its events, or of a flaw's bytes in its payload; ``stored`` as in ``Where``."""
     start = flaw.start if flaw is not None else event.start if event is not None else 0
     if flaw is not None or event is None or event.end:
         return Where(
@@ -248,8 +253,9 @@ def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None)
             frame="payload",
             offset=start,
             hex=batch.payload[start : start + HEX_BYTES].hex(),
+            stored=stored,
         )
-    return at_batch(batch, event=located(batch, event))
+    return at_batch(batch, event=located(batch, event), stored=stored)
 
 
 def located(batch: Batch, event: Event) -> Event:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, Say, at_batch, at_element, judge
+from kvwire.judges.area import Area, Context, Say, at_element, judge
 from kvwire.wire.events import Flaw
 
 MILLISECONDS = 10**11
@@ -37,23 +37,17 @@ class BatchArea(Area):
             self.rising(batch, flaws.get("ts-finite"))
         self.events_array(batch, flaws.get("events"))
 
-    def _plain(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
-        if flaw is None:
-            say.saw()
-        else:
-            say.broke(flaw.expected, flaw.seen, at_batch(batch, flaw))
-
     @judge("KVW-BAT-001")
     def three_elements(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-001: A publisher MUST send as batch a msgpack array of exactly three elements: `ts`, `events`,
         rank.
         """
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     @judge("KVW-BAT-002")
     def float64(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-002: A publisher MUST send `ts` as a msgpack float64 (first byte `cb`)."""
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     @judge("KVW-BAT-003")
     def seconds(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
@@ -65,7 +59,7 @@ class BatchArea(Area):
             expected = "seconds since the Unix epoch, at least 0 and below 10^11"
             say.broke(expected, f"{ts!r}", at_element(batch, 0))
             return
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     @judge("KVW-BAT-004")
     def rising(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
@@ -93,4 +87,4 @@ class BatchArea(Area):
     @judge("KVW-BAT-005")
     def events_array(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-005: A publisher MUST send `events` as a msgpack array, which may be empty."""
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)

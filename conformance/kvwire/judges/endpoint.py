@@ -260,7 +260,6 @@ class Endpoint(Area):
 
     @staticmethod
     def _at_rank(say: Say, start: Begun, bound: str | None) -> None:
-        """The replay endpoint is derived in the same way, and shows it where the publisher dials."""
         wish = start.asked
         expected = of_rank(wish.endpoints[0], wish.rank)
         if bound in {of_rank(endpoint, wish.rank) for endpoint in wish.endpoints}:
@@ -277,7 +276,7 @@ class Endpoint(Area):
     def tcp_at_rank(self, say: Say, start: Begun, bound: str | None) -> None:
         """KVW-END-002: A publisher MUST bind, for a `tcp` endpoint, the configured port plus its global rank.
 
-        Only ranks above 0 are occasions.
+        Only ranks above 0 are occasions. The replay endpoint shows it too, where the publisher dials.
         """
         self._at_rank(say, start, bound)
 
@@ -286,7 +285,7 @@ class Endpoint(Area):
         """KVW-END-003: A publisher MUST append `_dp` and its global rank to an `ipc` or `inproc` endpoint for every
         rank above 0, and nothing for rank 0.
 
-        Only ranks above 0 are occasions.
+        Only ranks above 0 are occasions. The replay endpoint shows it too, where the publisher dials.
         """
         self._at_rank(say, start, bound)
 

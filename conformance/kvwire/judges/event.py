@@ -65,12 +65,6 @@ class EventArea(Area):
         if event.kind == "stored":
             self.no_salt(batch, event)
 
-    def _plain(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
-        if flaw is None:
-            say.saw()
-        else:
-            say.broke(flaw.expected, flaw.seen, at_batch(batch, flaw))
-
     def _stored(self, batch: Batch, event: Event, flaws: dict[str, Flaw]) -> None:
         self.stored_keys(batch, event, flaws.get("missing-key"))
         if "token_ids" in event.keys:
@@ -94,32 +88,32 @@ class EventArea(Area):
 
     # the map
 
-    @judge("KVW-EVT-001")
+    @judge("KVW-EVT-001", arrays="break")
     def tagged_map(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-001: A publisher MUST send every event as a msgpack map with a key `type` whose value is a string."""
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
-    @judge("KVW-EVT-002", maps_only=True)
+    @judge("KVW-EVT-002", arrays="exempt")
     def string_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-002: A publisher MUST use msgpack `str` for every key of every map in a payload.
 
         An array event has no keys of its own; a key inside one still counts.
         """
         if event.form == "map" or flaw is not None:
-            self._plain(say, batch, flaw)
+            say.weigh(batch, flaw)
 
-    @judge("KVW-EVT-003", maps_only=True)
+    @judge("KVW-EVT-003", arrays="exempt")
     def keys_once(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-003: A publisher MUST send each key of a map once."""
         if event.form == "map" or flaw is not None:
-            self._plain(say, batch, flaw)
+            say.weigh(batch, flaw)
 
     @judge("KVW-EVT-004")
     def no_ext(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-004: A publisher MUST NOT send a msgpack ext type anywhere in a payload."""
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
-    @judge("KVW-EVT-005", maps_only=True)
+    @judge("KVW-EVT-005", arrays="exempt")
     def stored_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-005: A publisher MUST send all of the keys `block_hashes`, `parent_block_hash`, `token_ids`,
         `block_size`, `lora_id`, `medium` and `lora_name` in every `BlockStored`, those whose value is nil
@@ -128,15 +122,15 @@ class EventArea(Area):
         Array events have slots, not keys: the sentence does not speak of them.
         """
         if event.form == "map":
-            self._plain(say, batch, flaw)
+            say.weigh(batch, flaw)
 
-    @judge("KVW-EVT-006", maps_only=True)
+    @judge("KVW-EVT-006", arrays="exempt")
     def removed_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-006: A publisher MUST send both keys `block_hashes` and `medium` in every `BlockRemoved`, a nil
         `medium` included.
         """
         if event.form == "map":
-            self._plain(say, batch, flaw)
+            say.weigh(batch, flaw)
 
     # hashes
 
@@ -145,7 +139,7 @@ class EventArea(Area):
         """KVW-EVT-007: A publisher MUST send every hash as a msgpack integer in −2^63…2^64−1: `block_hashes` as an
         array of such integers, `parent_block_hash` as one or nil.
         """
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     @judge("KVW-EVT-008")
     def signed_hashes(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
@@ -156,12 +150,12 @@ class EventArea(Area):
         if flaw is None and any(value >= 2**63 for value in event.hashes):
             say.saw()
         elif flaw is not None:
-            self._plain(say, batch, flaw)
+            say.weigh(batch, flaw)
 
     @judge("KVW-EVT-009")
     def no_zero(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-009: A publisher SHOULD NOT send a hash that is 0."""
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     # tokens
 
@@ -180,7 +174,7 @@ class EventArea(Area):
                     event.start,
                     event.end,
                 )
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     def _algorithm(self, event: Event) -> str | None:
         return event.hash_algo or self.context.statement.algorithm
@@ -215,14 +209,14 @@ class EventArea(Area):
                 event.start,
                 event.end,
             )
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     @judge("KVW-EVT-013")
     def full_blocks(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-EVT-013: A publisher MUST announce full blocks only: in every `BlockStored`, `block_hashes` is not
         empty and `token_ids` holds exactly `block_size` elements per hash.
         """
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     @judge("KVW-EVT-014")
     def block_size(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
@@ -240,7 +234,7 @@ class EventArea(Area):
                     event.start,
                     event.end,
                 )
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)
 
     # the rest
 
@@ -251,7 +245,7 @@ class EventArea(Area):
         An absent key is a missing key (KVW-EVT-005, KVW-EVT-006) and no occasion here.
         """
         if "medium" in event.keys:
-            self._plain(say, batch, flaw)
+            say.weigh(batch, flaw)
 
     @judge("KVW-EVT-016")
     def registered_medium(
@@ -261,7 +255,7 @@ class EventArea(Area):
         `REMOTE`, a name that begins with `x-`, or nil.
         """
         if "medium" in event.keys and malformed is None:
-            self._plain(say, batch, flaw)
+            say.weigh(batch, flaw)
 
     @judge("KVW-EVT-017", memory="O(resident)")
     def own_group(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
@@ -278,10 +272,10 @@ class EventArea(Area):
             say.broke(
                 f"group {', '.join(map(str, sorted(elsewhere)))}, in which {key.hash} was stored",
                 f"a removal from group {key.group}",
-                at_batch(batch, event=event),
+                at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-EVT-018", maps_only=True)
+    @judge("KVW-EVT-018", arrays="exempt")
     def edition_key(self, say: Say, event: Event) -> None:
         """KVW-EVT-018: A publisher MAY add to an event the key `v` with the integer number of the edition that it
         follows.
@@ -308,7 +302,7 @@ class EventArea(Area):
             if salt in chunk:
                 start = where.start + chunk.index(salt)
                 flaw = Flaw("salt", "no clear text of a cache salt", repr(salt.decode()), start, start + len(salt))
-                self._plain(say, batch, flaw)
+                say.weigh(batch, flaw)
                 return
         say.saw()
 
@@ -318,4 +312,4 @@ class EventArea(Area):
         where it sends them, `group_idx` and `kv_cache_spec_sliding_window` as non-negative integers or nil,
         `kv_cache_spec_kind` and `hash_algo` as strings or nil.
         """
-        self._plain(say, batch, flaw)
+        say.weigh(batch, flaw)

@@ -57,10 +57,7 @@ class Rank(Area):
     @judge("KVW-RNK-001", memory="O(1)")
     def in_range(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-RNK-001: A publisher MUST send the rank as an integer in 0…2^31−1, never nil."""
-        if flaw is None:
-            say.saw()
-        else:
-            say.broke(flaw.expected, flaw.seen, at_batch(batch, flaw))
+        say.weigh(batch, flaw)
 
     @judge("KVW-RNK-002", memory="O(1)")
     def constant(self, say: Say, batch: Batch, rank: int) -> None:

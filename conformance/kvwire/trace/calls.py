@@ -47,7 +47,6 @@ class HelloCall(Call, frozen=True, kw_only=True):
     """The adapter was asked who it is."""
 
     EVENT: ClassVar[str] = "hello"
-
     protocol: str | None = None
     implementation: str | None = None
     version: str | None = None
@@ -75,7 +74,6 @@ class StartCall(Call, frozen=True, kw_only=True):
     """The publisher was to start with these options; ``bound`` is the answer."""
 
     EVENT: ClassVar[str] = "start"
-
     endpoint: str | None = None
     replay: str | None = None
     topic: str | None = None
@@ -115,7 +113,6 @@ class PublishCall(Call, frozen=True, kw_only=True):
     """A batch was offered, as its JSON projection; whether it was taken, and how long that took, in µs."""
 
     EVENT: ClassVar[str] = "publish"
-
     batch: Mapping[str, Any] | None = None
     accepted: bool | None = None
     blocked_us: int | None = None
@@ -125,7 +122,6 @@ class BurstCall(Call, frozen=True, kw_only=True):
     """Several batches were offered one right after the other; the answer speaks of each, in their order."""
 
     EVENT: ClassVar[str] = "burst"
-
     batches: tuple[Mapping[str, Any], ...] = ()
     accepted: tuple[bool, ...] | None = None
     blocked_us: tuple[int, ...] | None = None
@@ -138,7 +134,6 @@ class CacheCall(Call, frozen=True, kw_only=True):
     """
 
     EVENT: ClassVar[str] = "cache"
-
     tokens: tuple[int | str, ...]
     lora: str | None = None
     salt: str | None = None
@@ -150,7 +145,6 @@ class ResidentCall(Call, frozen=True, kw_only=True):
     """The engine was asked what it holds: hashes in decimal, of any sign."""
 
     EVENT: ClassVar[str] = "resident"
-
     hashes: tuple[str, ...] | None = None
 
     @property
@@ -169,7 +163,6 @@ class FaultCall(Call, frozen=True, kw_only=True):
     """A batch was offered that comes to grief: ``encode`` (it cannot be encoded) or ``send`` (it cannot be sent)."""
 
     EVENT: ClassVar[str] = "fault"
-
     kind: str
 
 
@@ -177,7 +170,6 @@ class StatsCall(Call, frozen=True, kw_only=True):
     """The publisher's counters: batches offered, sent and dropped since ``start``; its resident memory in bytes."""
 
     EVENT: ClassVar[str] = "stats"
-
     offered: int | None = None
     sent: int | None = None
     dropped: int | None = None
@@ -188,7 +180,6 @@ class RestartCall(Call, frozen=True, kw_only=True):
     """The publisher was ended, and a new life of it begun on the same endpoints."""
 
     EVENT: ClassVar[str] = "restart"
-
     bound: BoundAt | None = None
 
 

@@ -2,62 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from kvwire.trace import calls, marks
+from kvwire.trace import calls, marks  # noqa: F401 - kinds are known once they are defined
 from kvwire.trace.detail import Detail, SocketEvent, UnknownDetail
 
-KINDS: tuple[type[Detail], ...] = (
-    calls.HelloCall,
-    calls.StartCall,
-    calls.PublishCall,
-    calls.BurstCall,
-    calls.CacheCall,
-    calls.ResidentCall,
-    calls.ResetCall,
-    calls.FaultCall,
-    calls.StatsCall,
-    calls.RestartCall,
-    calls.StopCall,
-    marks.ResetDone,
-    marks.TailDone,
-    marks.LiveAwaited,
-    marks.IdleDone,
-    marks.Primed,
-    marks.Settled,
-    marks.Unreachable,
-    marks.ReplayRequest,
-    marks.ReplayBehind,
-    marks.ReplayDone,
-    marks.ReplayResumed,
-    marks.ReplayKilled,
-    marks.ReplayLoad,
-    marks.Joined,
-    marks.AttackBegins,
-    marks.StrainBegins,
-    marks.StrainDone,
-    marks.BurstBegins,
-    marks.Ranks,
-    marks.Reach,
-    marks.Looked,
-    marks.Ports,
-    marks.Freed,
-    marks.EndpointSeen,
-    marks.Trouble,
-    marks.Witnesses,
-    marks.ProcessStart,
-    marks.ProcessExit,
-    marks.Noise,
-)
-"""The kinds of known event; monitors have words of their own."""
+
+def _known(base: type[Detail]) -> Iterator[type[Detail]]:
+    for kind in base.__subclasses__():
+        if kind.EVENT:
+            yield kind
+        yield from _known(kind)
 
 
-class _Monitored(msgspec.Struct, frozen=True):
-    of: str = "live-a"
-
+KINDS = tuple(_known(Detail))
+"""Those of one event each; monitors have words of their own."""
 
 _decoders = {(kind.SOURCE, kind.EVENT): msgspec.json.Decoder(kind) for kind in KINDS}
-_monitored = msgspec.json.Decoder(_Monitored)
 _raw = msgspec.json.Decoder(dict[str, object])
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -69,7 +32,7 @@ def read(source: str, event: str, fields: bytes) -> Detail:
         msgspec.ValidationError: when a field of a known kind is missing or of a wrong type; the message names it.
     """
     if source == SocketEvent.SOURCE:
-        return SocketEvent(event=event, of=_monitored.decode(fields).of)
+        return msgspec.convert(_raw.decode(fields) | {"event": event}, SocketEvent)
     decoder = _decoders.get((source, event))
     return UnknownDetail(event=event, raw=_raw.decode(fields)) if decoder is None else decoder.decode(fields)
 

@@ -47,7 +47,6 @@ class LiveAwaited(Awaited, frozen=True, kw_only=True):
     """
 
     EVENT: ClassVar[str] = "live-awaited"
-
     during: During
     offered: int
     heard: int | None = None
@@ -57,7 +56,6 @@ class IdleDone(Stimulus, frozen=True, kw_only=True):
     """A wait for an empty batch on an idle stream is over; ``busy``: others caused something there."""
 
     EVENT: ClassVar[str] = "idle-done"
-
     outcome: Literal["seen", "bound", "busy"]
     after_s: float
     bound_s: float
@@ -67,7 +65,6 @@ class Primed(Stimulus, frozen=True, kw_only=True):
     """Batches that mean nothing were sent until every witness had ``seen`` one, or the bound was over."""
 
     EVENT: ClassVar[str] = "primed"
-
     seen: bool
     bound_s: float
 
@@ -76,7 +73,6 @@ class Settled(Stimulus, frozen=True, kw_only=True):
     """Whether everything that the publisher counts was heard in time: then the stream is ``drained``."""
 
     EVENT: ClassVar[str] = "settled"
-
     drained: bool
 
 
@@ -84,7 +80,6 @@ class Unreachable(Stimulus, frozen=True, kw_only=True):
     """No handshake came about at an endpoint within the bound, for the sources in ``of``."""
 
     EVENT: ClassVar[str] = "unreachable"
-
     endpoint: str
     of: tuple[str, ...] = ()
     bound_s: float
@@ -104,7 +99,6 @@ class ReplayRequest(Stimulus, frozen=True, kw_only=True):
     """
 
     EVENT: ClassVar[str] = "replay-request"
-
     client: str
     kind: str | None = None
     start: str | None = None
@@ -124,7 +118,6 @@ class ReplayBehind(Stimulus, frozen=True, kw_only=True):
     """A well-formed request behind a malformed one on its connection: its end marker shows that the first was read."""
 
     EVENT: ClassVar[str] = "replay-behind"
-
     client: str
     start: str | None = None
 
@@ -138,7 +131,6 @@ class ReplayDone(Stimulus, frozen=True, kw_only=True):
     """
 
     EVENT: ClassVar[str] = "replay-done"
-
     client: str
     outcome: str
     after_s: float | None = None
@@ -152,7 +144,6 @@ class ReplayResumed(Stimulus, frozen=True, kw_only=True):
     """
 
     EVENT: ClassVar[str] = "replay-resumed"
-
     connection: str
     paused_s: float
     rcvhwm: int
@@ -169,7 +160,6 @@ class ReplayKilled(Stimulus, frozen=True, kw_only=True):
     """A client was killed, and whether it was being answered."""
 
     EVENT: ClassVar[str] = "replay-killed"
-
     answered: bool
 
 
@@ -177,7 +167,6 @@ class ReplayLoad(Stimulus, frozen=True, kw_only=True):
     """The publisher's resident memory before and under requests that nobody reads; bytes and batches of an answer."""
 
     EVENT: ClassVar[str] = "replay-load"
-
     phase: Literal["before", "under"]
     rss: int
     answer_bytes: int
@@ -192,7 +181,6 @@ class Joined(Stimulus, frozen=True, kw_only=True):
     """
 
     EVENT: ClassVar[str] = "joined"
-
     at: str | None
     settled: bool
     complete: bool
@@ -208,7 +196,6 @@ class AttackBegins(Stimulus, frozen=True, kw_only=True):
     """What follows on the stream of another instance is an attack of that name."""
 
     EVENT: ClassVar[str] = "attack"
-
     attack: str
 
 
@@ -216,7 +203,6 @@ class StrainBegins(Stimulus, frozen=True, kw_only=True):
     """An attempt to make ``publish`` wait begins: what is offered until ``strain-done`` belongs to it."""
 
     EVENT: ClassVar[str] = "strain"
-
     situation: str
 
 
@@ -224,7 +210,6 @@ class StrainDone(Stimulus, frozen=True, kw_only=True):
     """An attempt is over; ``stalled_ms`` is the longest time for which a thread of the harness was held up."""
 
     EVENT: ClassVar[str] = "strain-done"
-
     situation: str
     stalled_ms: float
 
@@ -239,7 +224,6 @@ class Ranks(Stimulus, frozen=True, kw_only=True):
     """Which instances are ranks of one deployment, by name; on the stream under test. None could be started: empty."""
 
     EVENT: ClassVar[str] = "ranks"
-
     members: dict[str, int]
 
 
@@ -250,7 +234,6 @@ class Reach(Stimulus, frozen=True, kw_only=True):
     """A client of ours knocked at an endpoint: whether a handshake came about within the bound."""
 
     EVENT: ClassVar[str] = "reach"
-
     endpoint: str
     socket: Literal["SUB", "DEALER"]
     outcome: Literal["handshake", "none"]
@@ -266,7 +249,6 @@ class Looked(Stimulus, frozen=True, kw_only=True):
     """Whether a directory that only the endpoints lie in was changed by the ``start`` before."""
 
     EVENT: ClassVar[str] = "looked"
-
     changed: bool
 
 
@@ -274,7 +256,6 @@ class Ports(Stimulus, frozen=True, kw_only=True):
     """Whether the harness could bind the ports itself after a refusal."""
 
     EVENT: ClassVar[str] = "ports"
-
     free: bool
 
 
@@ -282,7 +263,6 @@ class Freed(Stimulus, frozen=True, kw_only=True):
     """Whether an endpoint can be bound anew after a stop: ``held`` if somebody answers there, else ``taken``."""
 
     EVENT: ClassVar[str] = "freed"
-
     endpoint: str
     outcome: Literal["free", "held", "taken"]
     after_s: float
@@ -302,7 +282,6 @@ class EndpointSeen(Detail, frozen=True, kw_only=True):
 
     SOURCE: ClassVar[str] = "harness"
     EVENT: ClassVar[str] = "place"
-
     endpoint: str
     listening: tuple[str, ...] | None = None
     addresses: tuple[str, ...] | None = None
@@ -315,10 +294,19 @@ class Trouble(Detail, frozen=True, kw_only=True):
 
     SOURCE: ClassVar[str] = "harness"
     EVENT: ClassVar[str] = "trouble"
-
     text: str
     of: str | None = None
     code: int | None = None
+
+
+class ProbeMark(Detail, frozen=True, kw_only=True):
+    """A probe begins or ends; what stands between the two was recorded during it, on whatever stream."""
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "probe"
+
+    name: str
+    phase: Literal["begins", "ends"]
 
 
 class Witnesses(Detail, frozen=True, kw_only=True):
@@ -326,7 +314,6 @@ class Witnesses(Detail, frozen=True, kw_only=True):
 
     SOURCE: ClassVar[str] = "harness"
     EVENT: ClassVar[str] = "witnesses"
-
     of: tuple[str, ...]
     rcvhwm: int
     maxmsgsize: int
@@ -338,7 +325,6 @@ class ProcessStart(Detail, frozen=True, kw_only=True):
 
     SOURCE: ClassVar[str] = "process"
     EVENT: ClassVar[str] = "start"
-
     command: tuple[str, ...]
 
 
@@ -347,7 +333,6 @@ class ProcessExit(Detail, frozen=True, kw_only=True):
 
     SOURCE: ClassVar[str] = "process"
     EVENT: ClassVar[str] = "exit"
-
     how: str
     code: int | None = None
     expected: bool | None = None
@@ -359,5 +344,4 @@ class Noise(Detail, frozen=True, kw_only=True):
 
     SOURCE: ClassVar[str] = "process"
     EVENT: ClassVar[str] = "noise"
-
     line: str
