@@ -1,18 +1,19 @@
 """The table of README.md: requirement × implementation, from the verdicts that are committed beside each adapter.
 
-``python table.py`` writes it between the markers. Every FAIL, WARN and INCONCLUSIVE of an implementation has a line of
-explanation in its baseline.toml; those of the table become footnotes.
+`tox -e generate` writes it between the markers. Every FAIL, WARN and INCONCLUSIVE of an implementation has an entry
+in its baseline.toml (`kvwire baseline`), whose reasons become the footnotes.
 """
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
+import msgspec
+
+from kvwire.conclusion import expected_failures
+from kvwire.conclusion.expected_failures import Entry
 from kvwire.judges.verdict import Verdict
 from kvwire.standard import registry
 from kvwire.standard.registry import AREAS, Requirement
@@ -28,8 +29,6 @@ EXPLAINED = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE)
 """What needs an explanation."""
 BROKEN = (Verdict.FAIL, Verdict.WARN)
 """What puts a sentence into the table."""
-UNSTEADY = "unsteady"
-"""The section of baseline.toml with verdicts that vary from run to run or machine to machine."""
 SIGNS = {
     Verdict.PASS: "✓",
     Verdict.FAIL: "✗",
@@ -66,96 +65,58 @@ TITLES = dict(
 )
 
 
-class Entry(NamedTuple):
-    """The verdict on one sentence: with its reason, or what the first finding expected and saw; numbers left out."""
-
-    verdict: Verdict
-    said: tuple[str, ...] = ()
-
-
-class Summary(NamedTuple):
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in verdicts.json: who was judged, held to what, of which form, driven how, and the verdicts by id."""
 
     implementation: str
     profile: str
     form: str
     level: str
-    sets: Sequence[str]
-    verdicts: Mapping[str, Entry]
+    sets: tuple[str, ...]
+    verdicts: dict[str, Verdict]
 
 
 def read(name: str) -> Summary | None:
     """The committed summary of an implementation; None when there is none yet."""
     path = HOME / name / "verdicts.json"
-    if not path.exists():
-        return None
-    raw = json.loads(path.read_text(encoding="utf-8"))
-    verdicts = {key: Entry(Verdict(verdict), tuple(said)) for key, (verdict, *said) in raw.pop("verdicts").items()}
-    return Summary(verdicts=verdicts, **raw)
+    return msgspec.json.decode(path.read_bytes(), type=Summary) if path.exists() else None
 
 
 def write(name: str, summary: Summary) -> None:
     """Write the summary of an implementation, one verdict a line."""
-    head = summary._asdict() | {"sets": list(summary.sets), "verdicts": {}}
-    lines = [
-        f"  {json.dumps(key)}: {json.dumps([*entry[:1], *entry.said], ensure_ascii=False)}"
-        for key, entry in summary.verdicts.items()
-    ]
-    text = json.dumps(head, indent=1, ensure_ascii=False)
-    text = text.replace('"verdicts": {}', '"verdicts": {\n' + ",\n".join(lines) + "\n }")
-    (HOME / name / "verdicts.json").write_text(text + "\n", encoding="utf-8")
+    (HOME / name / "verdicts.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
 
 
-def _baseline(name: str) -> dict[str, Any]:
-    path = HOME / name / "baseline.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+def baseline(name: str) -> Path:
+    """The file of what is expected of an implementation."""
+    return HOME / name / "baseline.toml"
 
 
-def unsteady(name: str) -> dict[str, list[Verdict]]:
-    """The verdicts that a sentence may have in a run besides the committed one, by id."""
-    return {key: [Verdict(other) for other in others] for key, others in _baseline(name).get(UNSTEADY, {}).items()}
+def entries(name: str) -> tuple[Entry, ...]:
+    """What is expected of an implementation."""
+    return expected_failures.read(baseline(name), registry.load())
 
 
-def steadied(name: str, committed: Summary | None, seen: Summary) -> Summary:
-    """What was seen, with the committed verdict where the baseline says that it may be the other one."""
-    kept = {
-        key: committed.verdicts[key]
-        for key, others in unsteady(name).items()
-        if committed is not None and key in committed.verdicts
-        if key in seen.verdicts and seen.verdicts[key].verdict in others
-    }
-    return seen._replace(verdicts={**seen.verdicts, **kept})
-
-
-def explanations(name: str) -> dict[str, tuple[Verdict, str]]:
-    """Verdict and explanation by id, as baseline.toml says; an id that stands under two verdicts is an error."""
-    path = HOME / name / "baseline.toml"
-    found: dict[str, tuple[Verdict, str]] = {}
-    for verdict, lines in _baseline(name).items():
-        for key, text in lines.items() if verdict != UNSTEADY else ():
-            if key in found:
-                raise ValueError(f"{path}: {key} stands under {found[key][0]} and under {verdict.upper()}")
-            found[key] = (Verdict(verdict.upper()), text)
-    return found
+def explanations(name: str, summary: Summary) -> dict[str, str]:
+    """Why each verdict is what it is, by id, where an entry is of that verdict."""
+    return {entry.id: entry.reason for entry in entries(name) if entry.verdict == summary.verdicts.get(entry.id)}
 
 
 def unexplained(name: str, summary: Summary) -> list[str]:
-    """What the explanations of an implementation lack or have too much, against a summary."""
-    said = explanations(name)
+    """What the entries of an implementation lack or have too much, against a summary."""
+    said = explanations(name, summary)
     file = f"implementations/{name}/baseline.toml"
-    wanted = {key: entry.verdict for key, entry in summary.verdicts.items() if entry.verdict in EXPLAINED}
     return [
         *(
-            f"{key} is {verdict}: say why in {file}, under [{verdict.lower()}]"
-            for key, verdict in wanted.items()
-            if said.get(key, ("",))[0] != verdict
+            f"{key} is {verdict}: say why in {file}"
+            for key, verdict in summary.verdicts.items()
+            if verdict in EXPLAINED and not said.get(key, "").strip()
         ),
         *(
-            f"{key} is not {verdict}: remove its line from {file}"
-            for key, (verdict, _) in said.items()
-            if wanted.get(key) != verdict
+            f"{entry.id} is not {entry.verdict}: remove its entry from {file}"
+            for entry in entries(name)
+            if not entry.unsteady and entry.verdict != summary.verdicts.get(entry.id)
         ),
-        *(f"{key}: its explanation in {file} is empty" for key, (_, text) in said.items() if not text.strip()),
     ]
 
 
@@ -184,11 +145,12 @@ def head(name: str, summary: Summary) -> str:
 class _Notes:
     """Footnotes, numbered as they come; one for each thing that is said, of one implementation or of several."""
 
-    def __init__(self) -> None:
+    def __init__(self, summaries: Mapping[str, Summary]) -> None:
+        self.said = {name: explanations(name, summary) for name, summary in summaries.items()}
         self.names: dict[str, list[str]] = {}
 
     def mark(self, name: str, key: str) -> str:
-        text = explanations(name)[key][1]
+        text = self.said[name][key]
         names = self.names.setdefault(text, [])
         if name not in names:
             names.append(name)
@@ -202,7 +164,7 @@ class _Notes:
 def render() -> str:
     """The table with legend and footnotes, in Markdown."""
     summaries = {name: summary for name in NAMES if (summary := read(name)) is not None}
-    notes = _Notes()
+    notes = _Notes(summaries)
     rows = [
         "| sentence | " + " | ".join(head(name, summary) for name, summary in summaries.items()) + " |",
         "|---" * (len(summaries) + 1) + "|",
@@ -213,13 +175,11 @@ def render() -> str:
         ids = [requirement for requirement in judged if requirement.area == area]
         if not ids:
             continue
-        cells = [count([s.verdicts[r.id].verdict for r in ids if r.id in s.verdicts]) for s in summaries.values()]
+        cells = [count([s.verdicts[r.id] for r in ids if r.id in s.verdicts]) for s in summaries.values()]
         rows.append(f"| **{area}** {TITLES[area]} | " + " | ".join(cells) + " |")
         for requirement in ids:
             verdicts = {
-                name: s.verdicts[requirement.id].verdict
-                for name, s in summaries.items()
-                if requirement.id in s.verdicts
+                name: s.verdicts[requirement.id] for name, s in summaries.items() if requirement.id in s.verdicts
             }
             if not set(verdicts.values()) & set(BROKEN):
                 continue
@@ -236,8 +196,8 @@ def _open(summaries: Mapping[str, Summary]) -> list[str]:
     lines: dict[str, list[str]] = {}
     for name, summary in summaries.items():
         why: dict[str, list[str]] = {}
-        for key, (verdict, text) in explanations(name).items():
-            if verdict is Verdict.INCONCLUSIVE and key in summary.verdicts:
+        for key, text in explanations(name, summary).items():
+            if summary.verdicts[key] is Verdict.INCONCLUSIVE:
                 why.setdefault(text, []).append(key.removeprefix("KVW-"))
         if why:
             lines.setdefault("; ".join(f"{', '.join(keys)}: {text}" for text, keys in why.items()), []).append(name)
@@ -265,7 +225,6 @@ def replaced(text: str, table: str) -> str:
     return f"{before}{BEGIN}\n{table}{END}{after}"
 
 
-if __name__ == "__main__":
-    if problems := [line for name in NAMES if (summary := read(name)) for line in unexplained(name, summary)]:
-        raise SystemExit("\n".join(problems))
-    README.write_text(replaced(README.read_text(encoding="utf-8"), render()), encoding="utf-8")
+def problems() -> list[str]:
+    """What the explanations of the implementations lack or have too much."""
+    return [line for name in NAMES if (summary := read(name)) for line in unexplained(name, summary)]

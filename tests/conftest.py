@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import zmq
+from tests.kit.checked import Checked, checked
 
 from kvwire.attack.witness import Recorder
 
@@ -67,3 +68,10 @@ def room_of_the_killed(room: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A peer that is killed leaves its private directory behind: in a room that is removed."""
     monkeypatch.setenv("TMPDIR", str(room))
     return room
+
+
+@pytest.fixture(scope="session")
+def checked_reference(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Checked:
+    """One whole run of ``kvwire check`` against the reference, which nobody may change: copy what is to be bent."""
+    base = tmp_path_factory.getbasetemp()
+    return checked(base if worker_id == "master" else base.parent)

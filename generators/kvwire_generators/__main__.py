@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,56 +11,63 @@ from kvwire.judges.verdict import Exit
 from kvwire.standard import drift
 from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors.sessions import SessionError
-from kvwire_generators import build as building
-from kvwire_generators.sessions import records as recording
+from kvwire_generators import checkout
 
 
-def _checkout() -> Path:
-    """The folder of vectors in a checkout."""
+def _home() -> Path:
+    """The checkout."""
     spec = drift.checkout()
     if spec is None:
-        raise click.UsageError("this kvwire is an installed copy and its vectors read-only: run this in a checkout")
-    return spec.parent / "vectors"
+        raise click.UsageError("this kvwire is an installed copy and its files are read-only: run this in a checkout")
+    return spec.parent
 
 
-@click.group()
-def main() -> None:
-    """The vectors of a checkout: write them, check them, record sessions anew."""
-
-
-@main.command()
-@click.option("--check", is_flag=True, help="Write nothing; say where files differ from what the generators give.")
-def build(check: bool) -> None:
-    """Write the vectors (in a checkout), or check them."""
-    folder = _checkout()
-    problems = building.check(folder) if check else building.write(folder)
+def _end(problems: Sequence[str], done: str) -> None:
     for problem in problems:
         click.echo(problem)
     if problems:
         click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", err=True)
         raise click.exceptions.Exit(Exit.NOT_CONFORMANT)
-    click.echo("vectors: data and generators agree" if check else "vectors: built")
+    click.echo(done)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--check", is_flag=True, help="Write nothing; say which file would change, where, and why.")
+@click.pass_context
+def main(context: click.Context, check: bool) -> None:
+    """Write everything that is generated in a checkout: registry, lock, ceiling, vectors, who speaks in stored traces,
+    the table of README.md.
+
+    Nothing is written behind a step that somebody has to do by hand; that is named with file, id, and the way out.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    home = _home()
+    if check:
+        _end(checkout.check(home), "everything generated is up to date")
+    else:
+        _end(checkout.write(home), "everything generated is written")
 
 
 @main.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def record(names: tuple[str, ...]) -> None:
-    """Record sessions anew (in a checkout): those named, or all that `sessions.toml` plans; then run a build."""
-    folder = _checkout()
-    failed = 0
+    """Record sessions anew (in a checkout): those named, or all that are planned; then write the rest."""
+    from kvwire_generators.sessions import records
+
+    home = _home()
+    failed = []
     try:
-        chosen = recording.wanted(names)
+        chosen = records.wanted(names)
     except UnknownNameError as error:
         raise click.UsageError(str(error)) from None
     for name, plan in chosen.items():
         try:
-            path = recording.store(folder, name, recording.record(name, plan, recording.ATTEMPTS))
+            path = records.store(home / "vectors", records.record(name, plan, records.ATTEMPTS))
             click.echo(f"{name}: {path.stat().st_size} bytes")
         except SessionError as error:
-            failed += 1
-            click.echo(str(error), err=True)
-    if failed:
-        raise click.exceptions.Exit(Exit.NOT_CONFORMANT)
+            failed.append(str(error))
+    _end(failed or checkout.write(home), "everything generated is written")
 
 
 if __name__ == "__main__":

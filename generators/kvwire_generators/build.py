@@ -1,4 +1,4 @@
-"""Write the vectors, or find where they differ from what the generators give."""
+"""The vectors: what the generators give, and where a folder differs from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kvwire.trace import files as traces
 from kvwire.vectors import identities, manifest, sessions
 from kvwire.vectors.layout import name_of, write_file, write_manifest
 from kvwire.vectors.model import EDITION
@@ -15,7 +16,8 @@ from kvwire_generators import consumers, coverage, known
 from kvwire_generators.endpoints import endpoint_vectors
 from kvwire_generators.frames import envelope_vectors, replay_vectors
 from kvwire_generators.hash import hash_vectors
-from kvwire_generators.sessions import plans
+from kvwire_generators.sessions import index, plans
+from kvwire_generators.sessions.stories import stories
 from kvwire_generators.wire import wire_vectors
 
 BY_HAND = (known.PATH,)
@@ -27,7 +29,7 @@ SHOWN = 100
 def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
     """Every generated file by its path in ``vectors/``, and what has to be decided by hand.
 
-    Files that are kept by hand are read from ``folder``, and so is the lock file.
+    What is kept is read from ``folder``: the files of ``BY_HAND``, the traces that were recorded, the lock file.
     """
     data: dict[str, bytes] = {}
     tests: dict[str, str] = {}
@@ -43,11 +45,15 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
                 problems.append(f"{path}: {test.id}: {tests[test.id]} has the id too")
             tests[test.id] = path
     problems += [f"{coverage.NAME}: {hole}: no test and no reason" for hole in coverage.holes(hashes.values())]
-    told, bad_sessions = sessions.files(folder)
-    problems += [*bad_sessions, *plans.problems(told)]
-    for path, session in told.items():
-        data[path] = sessions.write(session)
-        tests |= dict.fromkeys((test.id for test in session.tests), path)
+    recorded, bad_sessions = index.recorded(folder)
+    told = [*recorded, *stories()]
+    data |= {sessions.path_of(one.name): b"".join(traces.lines(one.recording)) for one in told}
+    if told:
+        listing = index.file(told)
+        data[sessions.PATH] = write_file(listing)
+        tests |= dict.fromkeys((test.id for test in listing.tests), sessions.PATH)
+    tests |= dict.fromkeys((f"{sessions.KIND}-{name}" for name in plans.plans()), sessions.PATH)
+    problems += bad_sessions
     data[consumers.PATH] = consumers.write()
     lock = folder / identities.NAME
     locked, bad = identities.read(lock.read_text(encoding="utf-8") if lock.is_file() else "")
@@ -57,11 +63,10 @@ def generate(folder: Path) -> tuple[dict[str, bytes], list[str]]:
     problems += [
         f"{known.PATH}: {a.id}: {tests[a.id]} has the id too" for a in known.read(hand[known.PATH]) if a.id in tests
     ]
-    listing = write_manifest(manifest.build({**data, **hand}))
     extra = {
         manifest.EDITION_FILE: f"{EDITION}\n".encode(),
         identities.NAME: identities.write(entries).encode(),
-        manifest.NAME: listing,
+        manifest.NAME: write_manifest(manifest.build({**data, **hand})),
         coverage.NAME: (coverage.write(hashes.values()) + plans.coverage(len(told))).encode(),
     }
     return {**data, **extra}, [*problems, *bad, *undecided]
@@ -89,24 +94,15 @@ def _place(path: str, number: int, right: str | None, here: str | None) -> str:
     return f"{place}the generator gives {shown[0]}, the file has {shown[1]}"
 
 
-def write(folder: Path) -> list[str]:
-    """Write what is generated; nothing is written while something has to be decided by hand."""
-    data, problems = generate(folder)
-    if problems:
-        return problems
-    for path, content in data.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.is_file() or target.read_bytes() != content:
-            target.write_bytes(content)
-    for stray in _strays(folder, data):
-        (folder / stray).unlink()
-    return []
-
-
-def _strays(folder: Path, data: Mapping[str, bytes]) -> list[str]:
+def strays(folder: Path, data: Mapping[str, bytes]) -> list[str]:
+    """The data files of a folder that nothing writes."""
     kinds = {path.split("/")[0] for path in data if "/" in path}
-    there = [str(p.relative_to(folder)) for kind in sorted(kinds) for p in sorted((folder / kind).glob("*.json"))]
+    there = [
+        str(path.relative_to(folder))
+        for kind in sorted(kinds)
+        for path in sorted((folder / kind).iterdir())
+        if path.suffix in (".json", sessions.SUFFIX)
+    ]
     return [path for path in there if path not in data and path not in BY_HAND]
 
 
@@ -117,14 +113,8 @@ def differences(folder: Path, data: Mapping[str, bytes]) -> list[str]:
         target = folder / path
         if not target.is_file():
             problems.append(f"{path}: the file is missing: run `tox -e generate`")
-        elif (found := target.read_bytes()) != content and path.startswith(f"{sessions.KIND}/"):
-            problems += sessions.disagreements(path, content, found) or difference(path, content, found)
-        elif found != content:
-            problems += difference(path, content, found)
-    return problems + [f"{path}: no generator writes this file: remove it" for path in _strays(folder, data)]
-
-
-def check(folder: Path) -> list[str]:
-    """Where a folder differs from what the generators give, and what has to be decided by hand."""
-    data, problems = generate(folder)
-    return problems + differences(folder, data)
+        elif (found := target.read_bytes()) != content:
+            problems += (index.disagreements(content, found) if path == sessions.PATH else []) or difference(
+                path, content, found
+            )
+    return problems + [f"{path}: no generator writes this file: remove it" for path in strays(folder, data)]

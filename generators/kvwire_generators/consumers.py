@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from kvwire.vectors.layout import line
+from kvwire.vectors import layout
 from kvwire.vectors.model import EDITION, Note
 from kvwire_generators import corpus
 
@@ -133,10 +133,7 @@ OTHERS: tuple[tuple[Consumer, dict[str, tuple[str, ...]]], ...] = (
             evidence="read",
             comment="maps and arrays; skips an event that it cannot read and keeps the others",
         ),
-        {
-            "accepted": ("01", "02", "04", "06", "16", "30", "37", "58", "a12", "a13", "a46"),
-            "partly": ("20", "a11"),
-        },
+        {"accepted": ("01", "02", "04", "06", "16", "30", "37", "58", "a12", "a13", "a46"), "partly": ("20", "a11")},
     ),
     (
         Consumer(
@@ -191,22 +188,6 @@ def build() -> Consumers:
 def write() -> bytes:
     """The bytes of the file: one consumer or payload a line."""
     file = build()
-    head = [f' "{name}":{line(getattr(file, name))},' for name in ("schema", "spec_edition", "generator", "count")]
-    notes = [f"  {line(name)}:{line(note)}" for name, note in file.notes.items()]
-    consumers = [f"  {line(consumer)}" for consumer in file.consumers]
-    observations = [f"  {line(observation)}" for observation in file.observations]
-    parts = [
-        "{",
-        *head,
-        ' "notes":{',
-        ",\n".join(notes),
-        " },",
-        ' "consumers":[',
-        ",\n".join(consumers),
-        " ],",
-        ' "observations":[',
-        ",\n".join(observations),
-        " ]",
-        "}\n",
-    ]
-    return "\n".join(parts).encode()
+    return layout.write(
+        file, notes=file.notes, consumers=layout.lines(file.consumers), observations=layout.lines(file.observations)
+    )

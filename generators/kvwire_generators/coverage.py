@@ -150,10 +150,7 @@ def write(files: Iterable[HashFile]) -> str:
     held = tuple(files)
     found = counts(held)
     used: list[int] = []
-    parts = [
-        _HEAD,
-        f"Tests: {sum(file.count for file in held)}.\n",
-    ]
+    parts = [_HEAD, f"Tests: {sum(file.count for file in held)}.\n"]
     for title, (columns, table) in zip(_TITLES, _TABLES, strict=True):
         parts.append(f"## {title}\n")
         parts.append(f"| feature | boundary | {' | '.join(columns.values())} |")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,20 +13,12 @@ from pathlib import Path
 
 import pytest
 import zmq
+from tests.kit.checked import KVWIRE, Checked, kvwire
 
 from kvwire import cli
 from kvwire.judges.verdict import Exit
 
 pytestmark = pytest.mark.network
-
-KVWIRE = (sys.executable, "-m", "kvwire")
-
-
-def kvwire(*arguments: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "140", "NO_COLOR": "1"}
-    return subprocess.run(
-        (*KVWIRE, *arguments), capture_output=True, text=True, timeout=timeout, env=environment, check=False
-    )
 
 
 @pytest.fixture
@@ -53,24 +44,23 @@ def served(room: Path) -> Iterator[str]:
         process.wait(10)
 
 
-def test_the_reference_is_conformant_and_the_report_says_what_was_seen() -> None:
-    done = kvwire("check")
-    assert done.returncode == Exit.CONFORMANT, done.stderr
-    assert re.search(r"KVW-ENV-001 +MUST +PASS ×\d+", done.stdout)
-    assert re.search(r"\d+ of \d+ judged", done.stdout)
-    assert "conformant as far as this level shows" in done.stdout
-    assert done.stderr == ""
+def test_the_reference_is_conformant_and_the_report_says_what_was_seen(checked_reference: Checked) -> None:
+    assert checked_reference.exit == Exit.CONFORMANT, checked_reference.stderr
+    assert re.search(r"KVW-ENV-001 +MUST +PASS ×\d+", checked_reference.stdout)
+    assert re.search(r"\d+ of \d+ judged", checked_reference.stdout)
+    assert "conformant as far as this level shows" in checked_reference.stdout
+    assert checked_reference.stderr == ""
 
 
 def test_a_mutant_fails_with_what_a_stranger_needs() -> None:
-    done = kvwire("check", "mutant:integer-ts")
+    done = kvwire("check", "mutant:integer-ts", "--quick")
     assert done.returncode == Exit.NOT_CONFORMANT
     assert "KVW-BAT-002" in done.stdout
     assert "MUST send `ts` as a msgpack float64" in done.stdout
     assert re.search(r"expected +`ts` as float64", done.stdout)
     assert re.search(r"seen +integer \d+", done.stdout)
     assert re.search(r"where +number \d+, record \d+, payload frame, byte 1, hex ce[0-9a-f]+", done.stdout)
-    assert re.search(r"again: kvwire check mutant:integer-ts --profile replay --only KVW-BAT-002", done.stdout)
+    assert re.search(r"again: kvwire check mutant:integer-ts --profile replay --quick --only KVW-BAT-002", done.stdout)
 
 
 def test_a_should_warns_and_strict_promotes_it() -> None:
@@ -80,12 +70,12 @@ def test_a_should_warns_and_strict_promotes_it() -> None:
     assert strict.returncode == Exit.NOT_CONFORMANT
 
 
-def test_live_and_recorded_results_are_equal_to_the_byte(tmp_path: Path) -> None:
-    live, recording, again = tmp_path / "live.json", tmp_path / "run.kvtrace", tmp_path / "again.json"
-    assert kvwire("check", "--json", str(live), "--record", str(recording), "--quiet").returncode == Exit.CONFORMANT
-    assert kvwire("judge", str(recording), "--json", str(again), "--quiet").returncode == Exit.CONFORMANT
-    assert live.read_bytes() == again.read_bytes()
-    summary = json.loads(live.read_text().splitlines()[-1])
+def test_live_and_recorded_results_are_equal_to_the_byte(checked_reference: Checked, tmp_path: Path) -> None:
+    again = tmp_path / "again.json"
+    recording = str(checked_reference.recording)
+    assert kvwire("judge", recording, "--json", str(again), "--quiet").returncode == Exit.CONFORMANT
+    assert checked_reference.result.read_bytes() == again.read_bytes()
+    summary = checked_reference.lines()[-1]
     assert summary["kind"] == "summary"
     assert summary["exit"] == Exit.CONFORMANT
     assert kvwire("check", f"trace:{recording}", "--quiet").returncode == Exit.CONFORMANT
@@ -144,10 +134,9 @@ def test_bad_input_is_a_usage_error_that_names_the_thing(arguments: tuple[str, .
     assert says in done.stderr
 
 
-def test_a_cut_trace_is_a_usage_error_that_names_the_file(tmp_path: Path) -> None:
+def test_a_cut_trace_is_a_usage_error_that_names_the_file(checked_reference: Checked, tmp_path: Path) -> None:
     recording = tmp_path / "run.kvtrace"
-    kvwire("check", "--record", str(recording), "--quiet")
-    lines = recording.read_bytes().splitlines(keepends=True)
+    lines = checked_reference.recording.read_bytes().splitlines(keepends=True)
     recording.write_bytes(b"".join(lines[:-1]))
     done = kvwire("judge", str(recording))
     assert done.returncode == Exit.USAGE

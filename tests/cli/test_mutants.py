@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from kvwire.cli import main
+from kvwire.peers import mutants
 from kvwire.peers.mutants import MUTANTS
 
 
@@ -31,3 +34,24 @@ def test_the_matrix_is_printed_and_stored(tmp_path: Path) -> None:
     (row,) = stored["rows"]
     assert row["cells"]["passive"] == {"KVW-RNK-003": "killed"}
     assert stored["without"] == []
+
+
+def test_no_mutant_is_loaded_before_it_is_asked_for() -> None:
+    code = "import sys, kvwire.cli; sys.exit('kvwire.peers.mutants' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_mutant_that_there_is_not_is_named() -> None:
+    done = CliRunner().invoke(main, ["mutants", "matrix", "two-frames", "nothing"])
+    assert done.exit_code == 2
+    assert "there is no mutant 'nothing'; `kvwire mutants list` shows them all" in done.output
+
+
+def test_a_judged_sentence_without_a_mutant_fails_the_check_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = {name: mutant for name, mutant in MUTANTS.items() if mutant.primary != "KVW-ENV-001"}
+    monkeypatch.setattr(mutants, "MUTANTS", rest)
+    done = CliRunner().invoke(main, ["spec", "check"])
+    assert done.exit_code == 1
+    assert "KVW-ENV-001: it is judged, and no mutant breaks it: mark one with `@mutant(…, breaks='ENV-001')`" in (
+        done.stdout
+    )

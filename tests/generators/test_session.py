@@ -3,54 +3,57 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from tests.generators.stories import PREFIX as UGLY
-from tests.generators.stories import stories
 
+from kvwire import vectors as golden
 from kvwire.cli.vectors import vectors
-from kvwire.peers.mutants import MUTANTS
 from kvwire.standard import resources
 from kvwire.trace import files
 from kvwire.vectors import sessions
-from kvwire_generators.sessions import plans, records
+from kvwire.vectors.layout import write_file
+from kvwire.vectors.model import SessionExpected, SessionFile
+from kvwire_generators.sessions import index, plans, records
+from kvwire_generators.sessions.stories import PREFIX as UGLY
+from kvwire_generators.sessions.stories import stories
 
 FOLDER = resources.vectors()
-FILES = {path.stem: sessions.read(path.read_bytes()) for path in sorted((FOLDER / sessions.KIND).glob("*.json"))}
-SPOKEN = ("FAIL", "WARN")
+DATA = (FOLDER / sessions.PATH).read_bytes()
+GROUPS = msgspec.json.decode(DATA, type=SessionFile).groups
+TOLD = {
+    test.id.removeprefix("session-"): (
+        test,
+        SessionExpected(exit=test.expected.exit, verdicts=sessions.verdicts(group, test)),
+    )
+    for group in GROUPS
+    for test in group.tests
+}
 MOST_BYTES = 4 * 1024 * 1024
 
 
-def spoken(session: sessions.Session) -> set[str]:
-    return {
-        name
-        for verdicts in session.expected.verdicts.values()
-        for name, said in verdicts.items()
-        if said.verdict in SPOKEN
-    }
-
-
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", TOLD)
 def test_the_judges_say_what_is_expected(name: str) -> None:
-    stored = sessions.write(FILES[name])
-    assert sessions.disagreements(sessions.path_of(name), sessions.write(sessions.refreshed(FILES[name])), stored) == []
-    assert stored == (FOLDER / sessions.path_of(name)).read_bytes()
+    session, expected = TOLD[name]
+    recording = sessions.trace_of(FOLDER, name)
+    assert sessions.expected_of(sessions.judged(recording)) == expected
+    assert session.input.trace == sessions.path_of(name)
+    assert (session.input.level, session.input.profile) == (recording.header.level, recording.header.profile)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", TOLD)
 def test_who_speaks(name: str) -> None:
-    (session,) = FILES[name].tests
-    found = spoken(session)
-    mutant = plans.mutant_of(name)
-    if mutant is None:
+    session, expected = TOLD[name]
+    found = index.spoken(expected)
+    what = plans.mutant_of(name)
+    if what is None:
         assert "honest" in session.flags
         assert found == set()
         return
-    what = MUTANTS[mutant]
     assert session.requirements[0] == what.primary
     assert set(session.requirements) == found
     assert what.primary in found
@@ -58,86 +61,133 @@ def test_who_speaks(name: str) -> None:
     assert "mutant" in session.flags
 
 
-def test_every_mutant_has_a_session_or_a_reason() -> None:
-    assert plans.problems([sessions.path_of(name) for name in FILES]) == []
-
-
-def test_every_recording_is_planned_and_every_story_is_told_as_it_is_stored() -> None:
-    told = dict(stories())
-    planned = {name for name, plan in plans.plans().items() if not plan.left_out}
-    assert set(FILES) == planned | set(told)
-    for name, file in told.items():
+def test_every_plan_and_every_story_has_a_session_and_nothing_else_has() -> None:
+    assert plans.problems([sessions.path_of(name) for name in TOLD]) == []
+    told = {story.name: story for story in stories()}
+    assert set(TOLD) == {*plans.plans(), *told}
+    for name, story in told.items():
         assert name.startswith(UGLY)
-        assert sessions.write(file) == (FOLDER / sessions.path_of(name)).read_bytes(), (
-            f"{name}: run `python -m tests.generators.stories`, then `tox -e generate`"
-        )
+        assert story.recording == sessions.trace_of(FOLDER, name)
+
+
+def test_a_session_names_only_what_its_group_does_not_say() -> None:
+    for group in GROUPS:
+        for test in group.tests:
+            for said in test.expected.verdicts.values():
+                assert not said.items() & group.otherwise.items(), test.id
+                assert said.keys() <= group.otherwise.keys()
+
+
+def test_a_session_that_is_missing_is_named_with_the_way_out() -> None:
+    (missing,) = plans.problems([sessions.path_of(name) for name in TOLD if name != "mutant-two-frames"])
+    assert missing == (
+        "vectors/session/mutant-two-frames.kvtrace: the session is missing: "
+        "run `python -m kvwire_generators record mutant-two-frames`"
+    )
 
 
 def test_sessions_are_small_and_tell_nothing_of_the_machine() -> None:
-    data = {name: (FOLDER / sessions.path_of(name)).read_text() for name in FILES}
-    assert sum(map(len, data.values())) < MOST_BYTES
+    data = {name: (FOLDER / sessions.path_of(name)).read_text() for name in TOLD}
+    assert sum(map(len, data.values())) + len(DATA) < MOST_BYTES
     for name, text in data.items():
         for word in re.findall(r"/(?:tmp|home|root|work|usr|var)/[^\"]*|\d+\.\d+\.\d+\.\d+|\"(?:pid|host)\":", text):
             assert word in ("127.0.0.1", "0.0.0.0"), (name, word)
 
 
 def test_a_verdict_that_differs_is_named() -> None:
-    (file,) = (file for name, file in FILES.items() if name == "mutant-two-frames")
-    data = sessions.write(file)
-    changed = data.replace(b'"KVW-ENV-001":{"verdict":"FAIL"}', b'"KVW-ENV-001":{"verdict":"PASS","witnesses":9}')
-    path = sessions.path_of("mutant-two-frames")
-    assert sessions.disagreements(path, data, changed) == [
-        f"{path}: session-mutant-two-frames: rank-0: KVW-ENV-001: expected PASS ×9, got FAIL"
+    line = next(line for line in DATA.splitlines() if b'"session-mutant-two-frames"' in line)
+    changed = line.replace(b'"KVW-ENV-001":"FAIL"', b'"KVW-ENV-001":9').replace(b'"exit":1', b'"exit":0')
+    assert index.disagreements(DATA, DATA.replace(line, changed)) == [
+        f"{sessions.PATH}: session-mutant-two-frames: expected exit 0, got 1",
+        f"{sessions.PATH}: session-mutant-two-frames: rank-0: KVW-ENV-001: expected PASS ×9, got FAIL",
     ]
+    assert index.disagreements(DATA, DATA) == []
+    (damaged,) = index.disagreements(DATA, DATA[:-9])
+    assert damaged.startswith(f"{sessions.PATH}: ")
 
 
-def test_a_trace_that_contradicts_its_session_is_named(tmp_path: Path) -> None:
-    place = tmp_path / sessions.KIND
-    place.mkdir()
-    data = sessions.write(FILES["clear"])
-    (place / "clear.json").write_bytes(data.replace(b'"input":{"level":"driven"', b'"input":{"level":"passive"'))
-    (place / "cut.json").write_bytes(data[:-100])
-    (place / "flag.json").write_bytes(data.replace(b'"flags":["recorded"', b'"flags":["unheard"'))
-    (place / "short.json").write_bytes(data.replace(b'"end":{"end":', b'"end":{"end":1'))
-    found, problems = sessions.files(tmp_path)
-    assert found == {}
-    assert [problem.split(": ")[0] for problem in problems] == [
-        f"session/{name}.json" for name in ("clear", "cut", "flag", "short")
-    ]
+def test_a_trace_that_is_not_what_its_plan_asks_for_is_named(tmp_path: Path) -> None:
+    (tmp_path / sessions.KIND).mkdir()
+    for name, other in {"clear": "gap", "restart": "mutant-skips-numbers", "mutant-two-frames": "clear"}.items():
+        shutil.copy(FOLDER / sessions.path_of(other), tmp_path / sessions.path_of(name))
+    cut = (FOLDER / sessions.path_of("gap")).read_bytes().rpartition(b'{"end"')[0]
+    (tmp_path / sessions.path_of("gap")).write_bytes(cut)
+    found, problems = index.recorded(tmp_path)
+    assert found == []
+    said = {problem.split(": ")[0]: problem for problem in problems}
+    assert "planned is driven and replay, the trace is passive and replay" in said["session/clear.kvtrace"]
+    assert "planned is passive and replay" in said["session/mutant-two-frames.kvtrace"]
+    assert "spoke" in said["session/restart.kvtrace"]
+    assert "the end line is missing" in said["session/gap.kvtrace"]
+    assert all(problem.endswith("`") and "kvwire_generators record " in problem for problem in problems)
 
 
-def test_the_trace_of_a_session_is_a_file(tmp_path: Path) -> None:
-    (session,) = FILES["clear"].tests
-    recording = sessions.trace_of(session)
-    files.write(recording, tmp_path / "clear.kvtrace")
-    assert sessions.expected_of(files.read(tmp_path / "clear.kvtrace")) == session.expected
+def test_a_mutant_that_nobody_hears_is_no_session() -> None:
+    plan = msgspec.structs.replace(plans.plans()["mutant-two-frames"], level="driven")
+    with pytest.raises(sessions.SessionError, match=r"mutant-two-frames: spoke \[\], of .*'KVW-ENV-001'.* with KVW-"):
+        index.planned("mutant-two-frames", plan, sessions.trace_of(FOLDER, "clear"))
 
 
-# --- commands -----------------------------------------------------------------------------------------------------
+def test_sessions_of_one_profile_and_level_share_what_most_of_them_say() -> None:
+    found, problems = index.recorded(FOLDER)
+    assert problems == []
+    file = index.file([*found, *stories()])
+    assert write_file(file) == DATA
+    assert [group.name for group in file.groups] == sorted({group.name for group in file.groups}, key=_by_level)
+
+
+def _by_level(name: str) -> tuple[str, int]:
+    profile, level = name.split(", ")
+    return profile, ("passive", "replayable", "driven").index(level)
+
+
+# --- access -------------------------------------------------------------------------------------------------------
 
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(vectors, arguments)
 
 
+def test_sessions_are_typed_tests_like_all_others() -> None:
+    file = golden.load("session/sessions")
+    assert file.count == len(file.tests) == len(TOLD)
+
+
 def test_the_trace_is_written_for_judge(tmp_path: Path) -> None:
     place = tmp_path / "x.kvtrace"
     assert run("session", "mutant-two-frames", "-o", str(place)).exit_code == 0
-    (session,) = FILES["mutant-two-frames"].tests
-    assert sessions.expected_of(files.read(place)) == session.expected
+    assert place.read_bytes() == (FOLDER / sessions.path_of("mutant-two-frames")).read_bytes()
+    assert files.read(place) == sessions.trace_of(FOLDER, "mutant-two-frames")
     result = run("session", "nothing", "-o", str(place))
     assert result.exit_code == 2
     assert "no session 'nothing'; `kvwire vectors list session` shows them all" in result.stderr
 
 
+def test_a_damaged_trace_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / sessions.KIND).mkdir()
+    (tmp_path / sessions.path_of("gap")).write_text("{}\n")
+    result = run("session", "gap", "-o", str(tmp_path / "x"), "--vectors", str(tmp_path))
+    assert result.exit_code == 4
+    assert "no trace header" in result.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_exported_session_comes_with_what_is_said_of_it(tmp_path: Path) -> None:
+    assert run("export", str(tmp_path / "copy"), "--only", "session/gap").exit_code == 0
+    there = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy" / "session").iterdir()}
+    assert there == {"session/gap.kvtrace", sessions.PATH}
+    assert "session-gap " in run("list", "session", "--ids", "--vectors", str(tmp_path / "copy")).stdout
+
+
 @pytest.mark.network
 def test_a_recording_tells_nothing_of_the_machine_and_shows_what_it_is_for() -> None:
     plan = plans.plans()["mutant-two-frames"]
-    (session,) = records.record("mutant-two-frames", plan).tests
-    assert spoken(session) == {"KVW-ENV-001"}
-    assert {record["t_ns"] for record in session.input.trace.records} >= {0}
-    assert str(Path(sys.executable).parent) not in str(session.input.trace)
+    session = records.record("mutant-two-frames", plan)
+    assert index.spoken(session.expected) == {"KVW-ENV-001"}
+    text = b"".join(files.lines(session.recording)).decode()
+    assert '"t_ns":0,' in text
+    assert str(Path(sys.executable).parent) not in text
     with pytest.raises(sessions.SessionError, match="nothing did not run"):
         records.record("mutant-two-frames", msgspec.structs.replace(plan, probes=("live", "nothing")))
     with pytest.raises(sessions.SessionError, match=r"spoke \[\], of"):
-        records.record("mutant-two-frames", msgspec.structs.replace(plan, target="reference:", options=plans.SMALL))
+        records.record("mutant-two-frames", msgspec.structs.replace(plan, target="reference:"))

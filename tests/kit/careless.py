@@ -10,7 +10,7 @@ import msgspec
 import zmq
 
 from kvwire.peers.adapter import Peer, serve
-from kvwire.peers.replay_faults import Replays
+from kvwire.peers.mutant import Serving
 from kvwire_reference.publisher import PublisherConfig
 from kvwire_reference.replay import ReplayServer
 from kvwire_reference.wire import replay_end_frames
@@ -28,14 +28,12 @@ class AtOnce(ReplayServer):
         self.router.send_multipart([identity, *replay_end_frames()])
 
 
-class Careless(Replays):
+class Careless(Serving):
     """The publisher around it."""
-
-    server = AtOnce
 
     def __init__(self, config: PublisherConfig) -> None:
         limits = msgspec.structs.replace(config.replay_limits, send_mark=DEFAULT_MARK)
-        super().__init__(msgspec.structs.replace(config, replay_limits=limits))
+        super().__init__(AtOnce, msgspec.structs.replace(config, replay_limits=limits))
 
     def _open_replay(self) -> ReplayServer:
         server = super()._open_replay()

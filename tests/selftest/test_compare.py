@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,15 +72,38 @@ def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
         corpus([tmp_path], tmp_path)
 
 
+def test_the_trace_in_a_session_vector_of_shape_1_is_the_file_of_today(tmp_path: Path) -> None:
+    lines = (resources.vectors() / "session" / "gap.kvtrace").read_text(encoding="utf-8").splitlines()
+    header, *records, end = map(json.loads, lines)
+    test = {"id": "session-gap", "input": {"trace": {"header": header, "records": records, "end": end}}}
+    (tmp_path / "session").mkdir()
+    (tmp_path / "session" / "gap.json").write_text(json.dumps({"groups": [{"tests": [test]}]}), encoding="utf-8")
+    ((name, path),) = corpus([tmp_path / "session"], tmp_path)
+    assert name == "session__gap"
+    assert Path(path).read_text(encoding="utf-8").splitlines() == lines
+
+
 def test_session_vectors_are_judged_by_the_command_line_of_a_checkout(tmp_path: Path) -> None:
     session = tmp_path / "session"
     session.mkdir()
-    (session / "gap.json").write_bytes((resources.vectors() / "session" / "gap.json").read_bytes())
+    for name in ("gap.kvtrace", "sessions.json"):
+        shutil.copy(resources.vectors() / "session" / name, session)
     traces = corpus([session], tmp_path)
     assert [name for name, _ in traces] == ["session__gap"]
     told(Path(), traces, tmp_path / "results")  # whatever kvwire this Python has
     lines = [json.loads(line) for line in (tmp_path / "results" / "session__gap").read_bytes().splitlines()]
     assert [line["kind"] for line in lines][:: len(lines) - 1] == ["run", "exit"]
+
+
+def test_a_compressed_trace_is_written_out(tmp_path: Path) -> None:
+    """A commit that cannot read it is asked all the same."""
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "x-1.2.kvtrace.gz").write_bytes(gzip.compress(b"{}\n"))
+    (tmp_path / "traces" / "y.kvtrace").write_bytes(b"{}\n")
+    traces = dict(corpus([tmp_path / "traces"], tmp_path))
+    assert list(traces) == ["traces__x-1.2", "traces__y"]
+    assert Path(traces["traces__x-1.2"]).read_bytes() == b"{}\n"
+    assert traces["traces__x-1.2"].endswith(".kvtrace")
 
 
 def test_a_trace_that_is_refused_is_a_result_too(tmp_path: Path) -> None:

@@ -57,8 +57,7 @@ PROFILE = {
     "profile": "core",
     "edition": "1",
     "title": "a publisher",
-    "ids": ["KVW-ENV-001", "KVW-SEQ-001"],
-    "conclusive": {"passive": ["KVW-ENV-001"], "replayable": ["KVW-ENV-001", "KVW-SEQ-001"], "driven": []},
+    "sentences": {"KVW-ENV-001": "passive", "KVW-SEQ-001": "replayable"},
 }
 
 

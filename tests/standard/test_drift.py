@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,7 +261,7 @@ def test_a_level_that_changed(folder: Path, judges: Code, edit: Edit) -> None:
     )
     assert build(folder, judges) == []
     assert check(folder, judges) == []
-    assert "KVW-SEQ-002  SHOULD NOT  draft" in (folder / "editions/1.lock").read_text(encoding="utf-8")
+    assert "KVW-SEQ-002  SHOULD NOT  draft      " in (folder / "editions/1.lock").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("line", ["KVW-ENV-001", "KVW-XXX-001  MUST  draft", "KVW-ENV-009  MUST  frozen"])
@@ -269,6 +270,31 @@ def test_a_malformed_lock(folder: Path, judges: Code, line: str) -> None:
     path.write_text(path.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
     only(check(folder, judges), "spec/editions/1.lock:8", "", "not a line of a lock file")
     assert build(folder, judges)
+
+
+def test_a_sentence_whose_words_change_needs_a_line_in_the_change_log_each_time(
+    folder: Path, judges: Code, edit: Edit
+) -> None:
+    for old, new in (("MUST NOT guess", "MUST NOT guess at all"), ("MUST NOT guess at all", "MUST NOT guess twice")):
+        edit("envelope.md", old, new)
+        only(check(folder, judges), "spec/editions/1.lock:7", "KVW-SEQ-002", "add `- KVW-SEQ-002: …` to spec/CHANGELOG")
+        assert build(folder, judges), "nothing is built from a change in silence"
+        edit("CHANGELOG.md", "Nothing", f"- KVW-SEQ-002: {new}.\n\nNothing")
+        assert build(folder, judges) == []
+        assert check(folder, judges) == []
+
+
+def test_a_new_sentence_needs_a_line_in_the_change_log(folder: Path, judges: Code, edit: Edit) -> None:
+    edit("envelope.md", "More follows.", "A consumer MAY rest [KVW-SEQ-003].")
+    entry = last_entry(folder)
+    new = entry.replace("002", "003").replace("MUST NOT", "MAY").replace('pending = "later"', 'review = "later"')
+    edit("requirements.toml", entry, f"{entry}\n{new}")
+    only(check(folder, judges), "spec/CHANGELOG.md:0", "KVW-SEQ-003", "the id is new", "add `- KVW-SEQ-003: …`")
+    edit("CHANGELOG.md", "Nothing", "- KVW-SEQ-0031 is another one.\n- KVW-SEQ-003: rest.\n\nNothing")
+    assert build(folder, judges) == []
+    assert check(folder, judges) == []
+    lock = (folder / "editions/1.lock").read_text(encoding="utf-8")
+    assert re.search(r"^KVW-SEQ-003  MAY         draft      [0-9a-f]{64}  1$", lock, re.MULTILINE)
 
 
 # the ceiling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,18 @@ import pytest
 
 from kvwire.standard import profiles
 from kvwire.standard.drift import Code, check
-from kvwire.standard.registry import Profile, Registry, read
+from kvwire.standard.registry import (
+    LEVELS,
+    Profile,
+    ProfileError,
+    ProfileFile,
+    Registry,
+    UnknownNameError,
+    profile,
+    read,
+    resolve,
+)
+from kvwire.standard.registry import profiles as installed
 
 Edit = Callable[[str, str, str], None]
 REAL = Path(__file__).parents[2] / "spec"
@@ -19,21 +31,94 @@ REAL = Path(__file__).parents[2] / "spec"
 @pytest.mark.parametrize(
     ("old", "new", "about", "words"),
     [
-        ('"ids": ["KVW-ENV-001"', '"ids": ["KVW-ENV-001", "KVW-ENV-009"', "KVW-ENV-009", "does not have this id"),
-        ('"ids": ["KVW-ENV-001"', '"ids": ["KVW-ENV-001", "KVW-SEQ-002"', "KVW-SEQ-002", "binds a consumer"),
-        ('"ids": ["KVW-ENV-001"', '"ids": ["KVW-ENV-001", "KVW-ENV-001"', "KVW-ENV-001", "listed twice"),
-        ('"driven": []', '"driven": ["KVW-ENV-002"]', "KVW-ENV-002", "level driven, but not in `ids`"),
-        ('"passive": ["KVW-ENV-001"]', '"passive": ["KVW-SEQ-001"]', "KVW-SEQ-001", "its judge needs replayable"),
-        ('"driven": []', '"bound": []', "", "needs the levels passive, replayable, driven"),
+        ('"KVW-ENV-001": ', '"KVW-ENV-009": null, "KVW-ENV-001": ', "KVW-ENV-009", "does not have this id"),
+        ('"KVW-ENV-001": ', '"KVW-SEQ-002": null, "KVW-ENV-001": ', "KVW-SEQ-002", "binds a consumer"),
+        ('"KVW-ENV-001": ', '"KVW-ENV-001": null, "KVW-ENV-001": ', "KVW-ENV-001", "listed twice"),
+        ('"replayable"', '"passive"', "KVW-SEQ-001", "its judge needs replayable"),
+        ('"replayable"', '"bound"', "", "not a profile"),
         ('"profile": "core"', '"profile": "cure"', "", "calls itself 'cure'"),
         ('"edition": "1"', '"edition": "2"', "", "edition '2'"),
         ('"title"', '"titel"', "", "not a profile"),
+        ('"sentences"', '"extends": ["core"], "sentences"', "", "it extends itself: core → core"),
+        (
+            '"sentences"',
+            '"extends": ["cure"], "sentences"',
+            "",
+            "core extends 'cure', and there is no such profile: core",
+        ),
+        ('"sentences"', '"without": ["LIV"], "sentences"', "", "nothing that it extends has LIV"),
     ],
 )
 def test_faults(folder: Path, judges: Code, edit: Edit, old: str, new: str, about: str, words: str) -> None:
     edit("profiles/core.json", old, new)
     found = [p for p in check(folder, judges) if p.file == "spec/profiles/core.json"]
     assert [(problem.id, words in problem.message) for problem in found] == [(about, True)]
+
+
+@pytest.mark.parametrize(
+    ("said", "about", "words"),
+    [
+        ({"sentences": {"KVW-SEQ-001": "driven"}}, "KVW-SEQ-001", "from the same level or a lower one"),
+        ({"sentences": {"KVW-ENV-001": None}}, "KVW-ENV-001", "from the same level or a lower one"),
+        ({"without": ["SEQ"], "sentences": {"KVW-SEQ-001": None}}, "KVW-SEQ-001", "under `without` too"),
+        ({"without": ["KVW-SEQ-002"]}, "KVW-SEQ-002", "nothing that it extends has KVW-SEQ-002"),
+    ],
+)
+def test_faults_of_one_that_extends(
+    folder: Path, judges: Code, said: dict[str, object], about: str, words: str
+) -> None:
+    more = {"profile": "more", "edition": "1", "title": "more", "extends": ["core"], **said}
+    (folder / "profiles/more.json").write_text(json.dumps(more), encoding="utf-8")
+    found = check(folder, judges)
+    assert [(p.file, p.id, words in p.message) for p in found] == [("spec/profiles/more.json", about, True)]
+
+
+def made(**files: dict[str, object]) -> dict[str, ProfileFile]:
+    return {
+        name: msgspec.convert({"profile": name, "edition": "1", "title": name, **said}, ProfileFile)
+        for name, said in files.items()
+    }
+
+
+def test_a_profile_has_what_it_extends_less_what_it_leaves_out_and_what_it_adds() -> None:
+    files = made(
+        core={"sentences": {"KVW-ENV-001": "passive", "KVW-SEQ-001": None, "KVW-LIV-001": "driven"}},
+        more={"extends": ["core"], "sentences": {"KVW-BAT-001": None, "KVW-SEQ-001": "replayable"}},
+        less={"extends": ["more"], "without": ["LIV", "KVW-ENV-001"]},
+    )
+    more, less = resolve("more", files), resolve("less", files)
+    assert more.ids == ("KVW-ENV-001", "KVW-SEQ-001", "KVW-BAT-001", "KVW-LIV-001")
+    assert more.conclusive == {
+        "passive": ("KVW-ENV-001",),
+        "replayable": ("KVW-ENV-001", "KVW-SEQ-001"),
+        "driven": ("KVW-ENV-001", "KVW-SEQ-001", "KVW-LIV-001"),
+    }
+    assert less.ids == ("KVW-SEQ-001", "KVW-BAT-001")
+    assert less.conclusive["driven"] == ("KVW-SEQ-001",)
+
+
+def test_of_several_profiles_the_union_counts_and_the_lowest_level() -> None:
+    files = made(
+        core={"sentences": {"KVW-ENV-001": None, "KVW-SEQ-001": None}},
+        ranks={"extends": ["core"], "sentences": {"KVW-RNK-001": None, "KVW-SEQ-001": "driven"}},
+        replay={
+            "extends": ["core"],
+            "without": ["ENV"],
+            "sentences": {"KVW-REP-001": None, "KVW-SEQ-001": "replayable"},
+        },
+        both={"extends": ["ranks", "replay"]},
+        turned={"extends": ["replay", "ranks"]},
+    )
+    both = resolve("both", files)
+    assert both.ids == ("KVW-ENV-001", "KVW-SEQ-001", "KVW-REP-001", "KVW-RNK-001")
+    assert both.conclusive == {"passive": (), "replayable": ("KVW-SEQ-001",), "driven": ("KVW-SEQ-001",)}
+    assert msgspec.structs.replace(resolve("turned", files), profile="both", title="both") == both
+
+
+def test_a_circle_is_refused() -> None:
+    files = made(a={"extends": ["b"]}, b={"extends": ["c"]}, c={"extends": ["b"]})
+    with pytest.raises(ProfileError, match="extends itself: b → c → b"):
+        resolve("a", files)
 
 
 def test_an_id_that_waits_is_not_wanted_conclusive(folder: Path, judges: Code, edit: Edit) -> None:
@@ -51,9 +136,7 @@ def test_an_id_in_no_profile(folder: Path, judges: Code) -> None:
 
 @pytest.fixture(scope="module")
 def real() -> dict[str, Profile]:
-    return {
-        path.stem: msgspec.json.decode(path.read_bytes(), type=Profile) for path in (REAL / "profiles").glob("*.json")
-    }
+    return {name: profile(name) for name in installed()}
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +148,14 @@ def test_the_real_profiles(real: dict[str, Profile], registry: Registry) -> None
     assert set(real) == {"core", "replay", "ranks", "multimodal", "legacy-array-v", "legacy-array-s"}
     assert profiles.problems(REAL, registry) == []
     order = [requirement.id for requirement in registry.requirements]
-    for profile in real.values():
-        for names in (profile.ids, *profile.conclusive.values()):
-            assert list(names) == sorted(names, key=order.index), profile.profile
+    for one in real.values():
+        for names in (one.ids, *one.conclusive.values()):
+            assert list(names) == sorted(names, key=order.index), one.profile
+
+
+def test_an_unknown_profile_is_named() -> None:
+    with pytest.raises(UnknownNameError, match="no profile 'cure'; there are core, "):
+        profile("cure")
 
 
 def test_features_extend_the_core(real: dict[str, Profile], registry: Registry) -> None:
@@ -86,8 +174,8 @@ def test_features_extend_the_core(real: dict[str, Profile], registry: Registry) 
 
 
 def test_more_control_concludes_more(real: dict[str, Profile]) -> None:
-    for profile in real.values():
-        passive, replayable, driven = (set(profile.conclusive[level]) for level in profiles.LEVELS)
+    for one in real.values():
+        passive, replayable, driven = (set(one.conclusive[level]) for level in LEVELS)
         assert passive <= replayable <= driven
 
 

@@ -50,7 +50,7 @@ def members(name: str, definition: str) -> tuple[set[str], set[str]]:
         (verdict.Finding, "result", "finding", set()),
         (verdict.Where, "result", "where", set()),
         (registry.Requirement, "registry", "requirement", set()),
-        (registry.Profile, "profile", "", set()),
+        (registry.ProfileFile, "profile", "", set()),
         (protocol.Start, "adapter", "request-start", {"id", "verb"}),
         (protocol.Bound, "adapter", "bound", set()),
     ],
@@ -105,6 +105,8 @@ def test_closed_lists() -> None:
     assert remembered == list(get_args(registry.Memory))
     assert defs["verb"]["enum"] == list(protocol.VERBS)
     assert set(defs["verdict"]["enum"]) == set(verdict.Verdict)
+    without = schemas.load()["profile"]["properties"]["without"]["items"]["anyOf"]
+    assert without[1]["enum"] == list(registry.AREAS)
     assert defs["id"]["pattern"] == f"^KVW-({'|'.join(registry.AREAS)})-[0-9]{{3}}$"
     assert set(schemas.load()["result"]["$defs"]["summary"]["properties"]["exit"]["enum"]) == set(verdict.Exit)
 
@@ -156,6 +158,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             probes=["live"],
             left_out=[],
             statement_sha256=STATEMENT.digest,
+            only=["SEQ"],
             reproduce="kvwire check",
         ),
     ),
@@ -177,6 +180,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             violations=1,
             findings=[verdict.Finding(expected="three", seen="two", where=PLACE)],
             notes=["n"],
+            expected="known",
         ),
     ),
     (
@@ -190,6 +194,8 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             conclusive_missing=["KVW-ENV-002"],
             verdict=verdict.Verdict.FAIL,
             exit=1,
+            expected=1,
+            unexpected=["KVW-ENV-001 passes"],
         ),
     ),
 ]

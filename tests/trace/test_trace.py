@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -51,6 +53,24 @@ def test_what_is_written_is_read(tmp_path: Path, interrupted: bool) -> None:
     assert files.read(path) == before
     assert list(tmp_path.iterdir()) == [path]
     assert b"".join(files.lines(files.read(path))) == path.read_bytes()
+
+
+def test_a_compressed_file_is_the_same_trace_and_equal_traces_are_equal_files(tmp_path: Path) -> None:
+    path, again = tmp_path / "run.kvtrace.gz", tmp_path / "again.kvtrace.gz"
+    files.write(told(), path)
+    files.write(files.read(path), again)
+    assert files.read(path) == told()
+    assert path.read_bytes() == again.read_bytes()
+    assert gzip.decompress(path.read_bytes()) == b"".join(files.lines(told()))
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-9], lambda raw: b"{}\n", lambda raw: raw[:40] + b"x" + raw[41:]])
+def test_a_damaged_compressed_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "run.kvtrace.gz"
+    files.write(told(), path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(TraceError, match=r"run\.kvtrace\.gz: \w"):
+        files.read(path)
 
 
 def test_a_trace_that_was_read_is_judged_as_the_one_that_was_written(tmp_path: Path) -> None:

@@ -10,16 +10,17 @@ import pytest
 
 from kvwire import vectors
 from kvwire.standard import registry, resources, schemas
-from kvwire.vectors import access, manifest
+from kvwire.trace import files
+from kvwire.vectors import access, manifest, sessions
 from kvwire.vectors.manifest import DamageError
-from kvwire.vectors.model import FILE_TYPES, Listed
+from kvwire.vectors.model import FILE_TYPES, TRACE_SCHEMA, Listed
 
 FOLDER = resources.vectors()
 ENTRIES = vectors.contents().files
 MOST_BYTES = 8 * 1024 * 1024
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.path)
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.schema != TRACE_SCHEMA], ids=lambda entry: entry.path)
 def test_every_file_follows_its_schema(entry: Listed) -> None:
     data = json.loads((FOLDER / entry.path).read_bytes())
     kind = "known-answers" if "known-answers" in entry.schema else f"vectors-{entry.schema.split('/')[2]}"
@@ -32,6 +33,13 @@ def test_every_file_follows_its_schema(entry: Listed) -> None:
         assert tuple(test.id for test in file.tests) == entry.ids
         for requirement in {r for note in file.notes.values() for r in note.requirements}:
             assert requirement in registry.load()
+
+
+def test_every_trace_is_a_file_of_its_own_to_the_byte() -> None:
+    traces = [entry.path for entry in ENTRIES if entry.schema == TRACE_SCHEMA]
+    assert traces == sorted(test.input.trace for test in vectors.load("session/sessions").tests)
+    for path in traces:
+        assert b"".join(files.lines(files.read(FOLDER / path))) == (FOLDER / path).read_bytes(), path
 
 
 def test_the_manifest() -> None:
@@ -52,7 +60,7 @@ def test_the_size() -> None:
 def test_the_readme_names_every_file() -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     for entry in ENTRIES:
-        name = "session/NAME.json" if entry.path.startswith("session/") else entry.path
+        name = sessions.path_of("NAME") if entry.schema == TRACE_SCHEMA else entry.path
         assert f"`{name}`" in text, entry.path
 
 

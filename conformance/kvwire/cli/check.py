@@ -14,8 +14,10 @@ from kvwire.attack import targets
 from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
-from kvwire.conclusion import result
+from kvwire.cli.baseline import expectations, today
+from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.conclude import FilterError, Wanted, conclude, select
+from kvwire.conclusion.expected_failures import Entry
 from kvwire.judges.verdict import Exit
 from kvwire.report.console import render
 from kvwire.standard import registry
@@ -50,12 +52,51 @@ def _writable(path: Path | None, option: str) -> None:
         raise click.UsageError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
 
 
-def _finish(judged: Trace, profile: str | None, wanted: Wanted, json: Path | None, *, quiet: bool) -> int:
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """How a trace is judged, and where what is found goes."""
+
+    wanted: Wanted
+    profile: str | None
+    expected: tuple[Entry, ...] | None
+    json: Path | None
+    quiet: bool
+
+
+def _asked(
+    json: Path | None,
+    profile: str | None,
+    only: tuple[str, ...],
+    expected: Path | None,
+    strict: bool,
+    allow_inconclusive: bool,
+    quiet: bool,
+) -> _Asked:
+    """The shared options, tried before a run: what would lose its result after it is refused."""
+    try:
+        select(only, registry.load())
+    except FilterError as error:
+        raise click.UsageError(str(error)) from None
+    if profile is not None:
+        _profile(profile)
+    _writable(json, "--json")
+    return _Asked(
+        wanted=Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive),
+        profile=profile,
+        expected=None if expected is None else expectations(expected),
+        json=json,
+        quiet=quiet,
+    )
+
+
+def _finish(judged: Trace, asked: _Asked) -> int:
     """Judge, report, and give the exit code."""
-    outcome = conclude(judged, registry.load(), _profile(profile or judged.header.profile), wanted)
-    if json is not None:
-        json.write_bytes(result.dump(outcome))
-    if not quiet:
+    profile = _profile(asked.profile or judged.header.profile)
+    outcome = conclude(judged, registry.load(), profile, asked.wanted)
+    if asked.expected is not None:
+        outcome = expected_failures.held(outcome, asked.expected, today(), asked.wanted)
+    if asked.json is not None:
+        asked.json.write_bytes(result.dump(outcome))
+    if not asked.quiet:
         render(outcome, Console(soft_wrap=False))
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
@@ -71,6 +112,12 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
             click.option("--profile", help="Hold it to this profile: core, replay, ranks, multimodal, legacy-array-…"),
             click.option(
                 "--only", multiple=True, metavar="ID", help="Only this sentence, or area such as SEQ; repeatable."
+            ),
+            click.option(
+                "--expected-failures",
+                "expected",
+                type=_FILE,
+                help="What is known to be broken does not count (a TOML file, see `kvwire baseline`).",
             ),
             click.option("--strict", is_flag=True, help="A warning is a failure."),
             click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
@@ -96,6 +143,7 @@ def check(
     json: Path | None,
     profile: str | None,
     only: tuple[str, ...],
+    expected: Path | None,
     strict: bool,
     allow_inconclusive: bool,
     quiet: bool,
@@ -121,18 +169,15 @@ def check(
     \b
     Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive (something that the
     profile wants shown was not), 4 error (the target was not reached, or the harness failed), 130 interrupted.
+    With --expected-failures, what the file expects does not count, and an entry that does not come true is 1.
     """  # noqa: D301 - click reads the \b
-    wanted = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
     try:
         place = parse(target)
         if drive is not None:
             place = targets.drive(place, drive)
-        select(only, registry.load())
-    except (TargetError, FilterError) as error:
+    except TargetError as error:
         raise click.UsageError(str(error)) from None
-    if profile is not None:
-        _profile(profile)
-    _writable(json, "--json")
+    asked = _asked(json, profile, only, expected, strict, allow_inconclusive, quiet)
     _writable(record, "--record")
     if quick and thorough:
         raise click.UsageError("--quick and --thorough exclude each other")
@@ -141,14 +186,14 @@ def check(
             raise click.UsageError(
                 "a trace is judged, not run: --record, --for, --quick and --thorough say nothing here"
             )
-        return _judge(place.path, profile, wanted, json, quiet=quiet)
+        return _judge(place.path, asked)
     limits = Limits() if seconds is None else msgspec.structs.replace(Limits(), listen_s=seconds)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     with _progress() as progress:
         recorded = run(place, Settings(profile=profile, mode=mode, limits=limits), progress)
     if record is not None:
         files.write(recorded, record)
-    return _finish(recorded, profile, wanted, json, quiet=quiet)
+    return _finish(recorded, asked)
 
 
 @click.command("judge")
@@ -159,6 +204,7 @@ def judge_command(
     json: Path | None,
     profile: str | None,
     only: tuple[str, ...],
+    expected: Path | None,
     strict: bool,
     allow_inconclusive: bool,
     quiet: bool,
@@ -167,18 +213,12 @@ def judge_command(
 
     Exit codes are those of `kvwire check`.
     """
-    wanted = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
-    try:
-        select(only, registry.load())
-    except FilterError as error:
-        raise click.UsageError(str(error)) from None
-    _writable(json, "--json")
-    return _judge(file, profile, wanted, json, quiet=quiet)
+    return _judge(file, _asked(json, profile, only, expected, strict, allow_inconclusive, quiet))
 
 
-def _judge(file: Path, profile: str | None, wanted: Wanted, json: Path | None, *, quiet: bool) -> int:
+def _judge(file: Path, asked: _Asked) -> int:
     try:
         recorded = files.read(file)
     except TraceError as error:
         raise click.UsageError(str(error)) from None
-    return _finish(recorded, profile, wanted, json, quiet=quiet)
+    return _finish(recorded, asked)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import signal
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from kvwire.judges.verdict import Exit
-from kvwire.peers.mutants import LEVELS, MUTANTS
-from kvwire_reference.cache import CacheConfig, CacheEngine
-from kvwire_reference.endpoints import EndpointError
+from kvwire.standard.registry import LEVELS
 from kvwire_reference.hashing import ALGORITHMS
-from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from kvwire.selftest.matrix import Row
 
 
@@ -47,6 +43,12 @@ def serve(
 ) -> None:
     """Run the reference publisher with a workload of made-up prompts, until stopped (Ctrl-C)."""
     import random
+    import signal
+    import time
+
+    from kvwire_reference.cache import CacheConfig, CacheEngine
+    from kvwire_reference.endpoints import EndpointError
+    from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 
     config = PublisherConfig(
         endpoint=endpoint,
@@ -105,6 +107,8 @@ def mutants() -> None:
 @click.option("--reports", "by_report", is_flag=True, help="By public report: which mutants reproduce it.")
 def list_command(as_json: bool, by_report: bool) -> None:
     """List every mutant, the sentence it breaks, and what else must speak."""
+    from kvwire.peers.mutants import MUTANTS
+
     if by_report:
         _reports(as_json)
     elif as_json:
@@ -132,6 +136,8 @@ def list_command(as_json: bool, by_report: bool) -> None:
 
 def _reports(as_json: bool) -> None:
     """The museum: each public report, and the mutants that do what it tells."""
+    from kvwire.peers.mutants import MUTANTS
+
     by_report: dict[str, list[str]] = {}
     for mutant in MUTANTS.values():
         for report in mutant.reports:
@@ -160,8 +166,18 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     Console().print(table)
 
 
+def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The mutants of these names, or all."""
+    from kvwire.peers.mutants import MUTANTS
+
+    for name in names:
+        if name not in MUTANTS:
+            raise click.BadParameter(f"there is no mutant {name!r}; `kvwire mutants list` shows them all")
+    return names or tuple(MUTANTS)
+
+
 @mutants.command("matrix")
-@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(tuple(MUTANTS)))
+@click.argument("names", nargs=-1, metavar="[NAME]...", callback=_known)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
@@ -176,8 +192,7 @@ def matrix_command(
     """
     from kvwire.selftest import matrix
 
-    chosen = names or tuple(MUTANTS)
-    done = matrix.measured(chosen, processes, _progress, keep, again)
+    done = matrix.measured(names, processes, _progress, keep, again)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
     rows = [

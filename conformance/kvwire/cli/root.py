@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 import click
 
+from kvwire.cli.baseline import baseline
 from kvwire.cli.check import check, judge_command
 from kvwire.cli.hash import hash_command
 from kvwire.cli.peers import mutants, serve
@@ -20,6 +21,7 @@ from kvwire.cli.vectors import vectors
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
+from kvwire.standard.registry import LEVELS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -38,7 +40,7 @@ def main() -> None:
 
 
 @main.command("list")
-@click.option("--profile", help="Only the sentences of this profile.")
+@click.option("--profile", help="Only the sentences of this profile, and from which level each has to be conclusive.")
 @click.option("--level", help="Only this level: MUST, SHOULD, MAY, 'MUST NOT', 'SHOULD NOT'.")
 @click.option("--binds", type=click.Choice(["publisher", "consumer", "replay-client"]), help="Only what binds these.")
 @click.option("--not-judged", is_flag=True, help="Only sentences without a judge, with the reason.")
@@ -51,13 +53,13 @@ def list_command(profile: str | None, level: str | None, binds: str | None, not_
     from rich.text import Text
 
     try:
-        ids = None if profile is None else set(registry.profile(profile).ids)
+        held = None if profile is None else registry.profile(profile)
     except registry.UnknownNameError as error:
         raise click.UsageError(str(error)) from None
     rows = [
         r
         for r in registry.load().requirements
-        if (ids is None or r.id in ids)
+        if (held is None or r.id in held.ids)
         and (level is None or r.level == level.upper())
         and (binds is None or r.binds == binds)
         and not (not_judged and r.id in TABLE)
@@ -69,12 +71,13 @@ def list_command(profile: str | None, level: str | None, binds: str | None, not_
             click.echo(msgspec.json.encode(row))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "level", "binds", "status", "sentence"):
+    for name in ("id", "level", "binds", "status", *(("conclusive from",) if held else ()), "sentence"):
         table.add_column(name, no_wrap=name in ("id", "level"), overflow="fold")
     for row in rows:
         reason = row.pending or row.review or row.untestable
         text = row.sentence if not (not_judged and reason) else f"{row.sentence} ({reason})"
-        table.add_row(row.id, row.level, row.binds, row.status, Text(text))
+        wanted = () if held is None else (next((at for at in LEVELS if row.id in held.conclusive[at]), "–"),)
+        table.add_row(row.id, row.level, row.binds, row.status, *wanted, Text(text))
     Console().print(table)
 
 
@@ -92,6 +95,7 @@ def explain(requirement: str) -> None:
 
 main.add_command(check)
 main.add_command(judge_command)
+main.add_command(baseline)
 main.add_command(hash_command)
 main.add_command(serve)
 main.add_command(mutants)

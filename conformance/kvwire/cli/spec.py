@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kvwire.judges.verdict import Exit
-from kvwire.standard import drift
+from kvwire.standard import drift, registry
 from kvwire.standard.prose import Problem
 
 
@@ -25,6 +25,12 @@ def _code() -> drift.Code:
     from kvwire.judges.places import places, uses
 
     return drift.Code(judges=places(), uses=uses())
+
+
+def _mutants() -> list[Problem]:
+    from kvwire.peers import mutants
+
+    return mutants.problems(mutants.MUTANTS.values(), registry.load())
 
 
 def _end(problems: list[Problem], done: str) -> None:
@@ -49,8 +55,8 @@ def build() -> None:
 
 @spec.command()
 def check() -> None:
-    """Find whatever does not fit together: prose, table, judges, lock, ceiling, profiles."""
-    _end(drift.check(_folder(), _code()), "spec: everything fits together")
+    """Find whatever does not fit together: prose, table, judges, lock, ceiling, profiles, mutants."""
+    _end([*drift.check(_folder(), _code()), *_mutants()], "spec: everything fits together")
 
 
 @spec.command()

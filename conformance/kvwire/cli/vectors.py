@@ -51,16 +51,15 @@ def _damaged(error: DamageError) -> None:
 )
 @_from
 def session(name: str, output: Path, folder: Path | None) -> None:
-    """Write the trace of a session, for `kvwire judge`."""
+    """Write the trace of a session, for `kvwire judge`; it is the file session/NAME.kvtrace of the vectors."""
     from kvwire.trace import files
     from kvwire.vectors import sessions
 
-    place = (folder or resources.vectors()) / sessions.path_of(name)
-    if not place.is_file():
+    place = folder or resources.vectors()
+    if not (place / sessions.path_of(name)).is_file():
         raise click.UsageError(f"no session {name!r}; `kvwire vectors list session` shows them all")
     try:
-        (told,) = sessions.read(place.read_bytes()).tests
-        files.write(sessions.trace_of(told), output)
+        files.write(sessions.trace_of(place, name), output)
     except sessions.SessionError as error:
         _damaged(DamageError(str(error)))
 
@@ -73,8 +72,7 @@ def session(name: str, output: Path, folder: Path | None) -> None:
 def list_command(names: tuple[str, ...], ids: bool, as_json: bool, folder: Path | None) -> None:
     """List the files (or with --ids the tests) of the vectors; NAME is a kind as `hash` or a file."""
     place = folder or resources.vectors()
-    chosen = _choose(place, names)
-    for entry in chosen:
+    for entry in _choose(place, names):
         if as_json and not ids:
             click.echo(msgspec.json.encode(entry))
         elif not ids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -161,6 +162,7 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
         mode=header.mode,
         probes=list(header.probes),
         left_out=list(header.left_out),
+        only=list(wanted.only),
         statement_sha256=header.statement.digest,
         reproduce=shlex.join(words),
     )
@@ -234,17 +236,9 @@ def _summary(
     level = _shown(trace.header)
     needed = frozenset(profile.conclusive.get(level, ())) if only is None else only
     missing = sorted({o.requirement for o in outcomes if o.verdict is Verdict.INCONCLUSIVE and o.requirement in needed})
-    counted = [o.verdict for o in outcomes if o.verdict is not Verdict.INCONCLUSIVE or o.requirement in needed]
-    if troubles:
-        counted.append(Verdict.ERROR)
-    verdict = aggregate(counted)
-    if verdict is Verdict.NOT_APPLICABLE and outcomes:
-        verdict = Verdict.INCONCLUSIVE
+    verdict = overall([(o.requirement, o.verdict) for o in outcomes], missing, troubled=bool(troubles))
     claimed = [r for r in registry.binding("publisher") if r.id in profile.ids and (only is None or r.id in only)]
     not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in JUDGES}
-    code = exit_code(verdict, strict=wanted.strict)
-    if code is Exit.INCONCLUSIVE and wanted.allow_inconclusive:
-        code = Exit.CONFORMANT
     return result.Summary(
         headline=_headline(trace, judged, outcomes, verdict, profile),
         judged=len(claimed) - len(not_judged),
@@ -253,9 +247,22 @@ def _summary(
         not_judged=not_judged,
         conclusive_missing=missing,
         verdict=None if trace.interrupted else verdict,
-        exit=None if trace.interrupted else int(code),
+        exit=None if trace.interrupted else int(exit_of(verdict, wanted)),
         interrupted=trace.interrupted,
     )
+
+
+def overall(verdicts: Sequence[tuple[str, Verdict]], missing: Collection[str], *, troubled: bool) -> Verdict:
+    """The aggregate of a run from ids and verdicts: what is INCONCLUSIVE counts only where it is ``missing``."""
+    counted = [verdict for name, verdict in verdicts if verdict is not Verdict.INCONCLUSIVE or name in missing]
+    verdict = aggregate([*counted, Verdict.ERROR] if troubled else counted)
+    return Verdict.INCONCLUSIVE if verdict is Verdict.NOT_APPLICABLE and verdicts else verdict
+
+
+def exit_of(verdict: Verdict, wanted: Wanted) -> Exit:
+    """The exit code of an aggregate, as strict as the user wants it."""
+    code = exit_code(verdict, strict=wanted.strict)
+    return Exit.CONFORMANT if code is Exit.INCONCLUSIVE and wanted.allow_inconclusive else code
 
 
 def _shown(header: Header) -> ControlLevel:

@@ -5,6 +5,7 @@ of it, and of nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -14,8 +15,14 @@ from kvwire.standard.registry import ControlLevel
 FORMAT = "kvwire-result-1"
 
 
+class ResultError(ValueError):
+    """Bytes that are no result stream; the message says why."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="run"):
-    """The first line: what was run against what. ``reproduce`` is the command that runs it again."""
+    """The first line: what was run against what. ``only`` are the ids and areas that it was restricted to,
+    ``reproduce`` is the command that runs it again.
+    """
 
     format: str
     edition: str
@@ -29,11 +36,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     probes: list[str]
     left_out: list[str]
     statement_sha256: str
+    only: list[str] = msgspec.field(default_factory=list)
     reproduce: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="outcome"):
-    """The verdict on one requirement and stream."""
+    """The verdict on one requirement and stream; ``expected`` is the reason why it is no surprise."""
 
     requirement: str
     stream: str
@@ -45,6 +53,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     reason: str = ""
     findings: list[Finding] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
+    expected: str = ""
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="hole"):
@@ -83,6 +92,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
     ``judged`` of ``total`` publisher sentences of the profile got a verdict; ``not_judged`` gives the reason of each
     other one. ``conclusive_missing`` are the ids that the profile wants conclusive at this level and that were not.
+    ``expected`` outcomes do not count for the exit code; ``unexpected`` has a line for each expectation that failed.
     """
 
     headline: str
@@ -94,9 +104,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     verdict: Verdict | None = None
     exit: int | None = None
     interrupted: bool = False
+    expected: int = 0
+    unexpected: list[str] = msgspec.field(default_factory=list)
 
 
 Line = Run | Outcome | Hole | Stream | Trouble | Summary
+Kind = TypeVar("Kind", Run, Outcome, Hole, Stream, Trouble, Summary)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,3 +136,33 @@ def dump(result: Result) -> bytes:
     """The NDJSON bytes of a result; equal results give equal bytes."""
     encoder = msgspec.json.Encoder(order="deterministic")
     return b"".join(encoder.encode(line) + b"\n" for line in result.lines())
+
+
+def parse(raw: bytes) -> Result:
+    """The result of a stream.
+
+    Raises:
+        ResultError: when a line is of no known kind, or there is not one run and one summary.
+    """
+    decoder = msgspec.json.Decoder(Line)
+    lines: list[Line] = []
+    for number, text in enumerate(raw.splitlines(), 1):
+        try:
+            lines.append(decoder.decode(text))
+        except msgspec.MsgspecError as error:
+            raise ResultError(f"line {number}: not of a result stream ({error}); write one with `--json`") from None
+
+    def of(kind: type[Kind]) -> tuple[Kind, ...]:
+        return tuple(line for line in lines if isinstance(line, kind))
+
+    runs, summaries = of(Run), of(Summary)
+    if len(runs) != 1 or len(summaries) != 1:
+        raise ResultError("a result stream has one line `run` and one line `summary`")
+    return Result(
+        run=runs[0],
+        outcomes=of(Outcome),
+        holes=of(Hole),
+        streams=of(Stream),
+        troubles=of(Trouble),
+        summary=summaries[0],
+    )

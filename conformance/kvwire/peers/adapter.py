@@ -1,6 +1,6 @@
 """The adapter of the reference, and of everything made from it: one loop over standard input.
 
-Engine and publisher come from factories, so that a mutant is a subclass and a line. In the role ``cache`` the adapter
+Engine and publisher come from factories, so that a mutant is a subclass. In the role ``cache`` the adapter
 runs prompts through the engine, which decides all there is to decide; a batch that is offered beside it goes straight
 to the publisher. In the role ``publish`` there is no engine: it
 offers the batches of the harness as they are, so that events and ``ts`` are the harness's.
@@ -244,7 +244,7 @@ class Adapter:
         return f"ipc://{self._directory / name}"
 
     def _run(self) -> dict[str, Any]:
-        """Begin a life: a publisher, and an engine with an empty cache."""
+        """Begin an incarnation: a publisher, and an engine with an empty cache."""
         assert self._config is not None
         try:
             publisher = self.peer.make_publisher(self._config)
@@ -252,8 +252,8 @@ class Adapter:
         except EndpointError as error:
             raise Refused(str(error)) from error
         except zmq.ZMQError as error:
-            places = f"{self._config.endpoint!r} or {self._config.replay_endpoint!r}"
-            raise Refused(f"{places} cannot be bound: {error}") from error
+            endpoints = f"{self._config.endpoint!r} or {self._config.replay_endpoint!r}"
+            raise Refused(f"{endpoints} cannot be bound: {error}") from error
         self._publisher = publisher
         if self.peer.role == "cache":
             self._engine = self.peer.make_engine(publisher, self._cache_config)
@@ -351,10 +351,3 @@ def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
     """The fields of ``Peer`` that the options chose."""
     fields = ("role", "algorithm", "multimodal", "heartbeat")
     return {field: getattr(arguments, field) for field in fields}
-
-
-def parse(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
-    """The options of a peer without others."""
-    parser = argparse.ArgumentParser(description=description)
-    options(parser)
-    return parser.parse_args(argv)

@@ -8,30 +8,38 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-import msgspec
 import zmq
+from msgspec.structs import replace
 
+from kvwire.peers.mutant import Session, mutant
 from kvwire_reference.endpoints import IPC_PATH_MAX, Cause, EndpointError, check_endpoints, parse
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import Frames, ReplayServer
 from kvwire_reference.wire import Batch
 
 Socket = zmq.Socket[bytes]
-ANY = "tcp://127.0.0.1:0"
+ANY_PORT = "tcp://127.0.0.1:0"
 PORTS = 65536
-
-
-def _bent(config: PublisherConfig, **changed: Any) -> PublisherConfig:
-    return msgspec.structs.replace(config, **changed)
+ENDPOINTS = Session(probes=("live", "endpoints"))
+"""What other instances bind, and what they refuse."""
+RANKS_ENDPOINTS = replace(ENDPOINTS, profile="ranks")
 
 
 # --- where it binds ----------------------------------------------------------------------------------------------
 
 
+@mutant(
+    "dials",
+    breaks="END-001",
+    change="the publisher connects to a tcp endpoint instead of binding it",
+    levels=("driven",),
+    reports="sglang#25844",
+    session=ENDPOINTS,
+)
 class Dials(ZmqPublisher):
-    """Connects its live socket to a tcp endpoint, as vLLM does with a host that is no wildcard."""
+    """As vLLM does with a host that is no wildcard."""
 
     def _bind(self, unbound: Socket, endpoint: str) -> str:
         if unbound.type == zmq.PUB and endpoint.startswith("tcp://") and not endpoint.endswith(":0"):
@@ -40,34 +48,61 @@ class Dials(ZmqPublisher):
         return super()._bind(unbound, endpoint)
 
 
+@mutant(
+    "ignores-rank-in-port",
+    breaks="END-002",
+    change="every rank binds the configured port",
+    levels=("driven",),
+    reports="sglang#29211",
+    session=RANKS_ENDPOINTS,
+)
 class IgnoresRankInPort(ZmqPublisher):
-    """Binds the configured port at every rank."""
+    scheme: ClassVar[str] = "tcp://"
+    """Of which endpoints the rank is ignored."""
 
     def __init__(self, config: PublisherConfig) -> None:
         super().__init__(config)
-        if config.endpoint.startswith("tcp://"):
+        if config.endpoint.startswith(self.scheme):
             self.endpoint, self.replay_endpoint = config.endpoint, config.replay_endpoint
 
 
-class IgnoresRankInPath(ZmqPublisher):
-    """Binds the configured path at every rank."""
+@mutant(
+    "ignores-rank-in-path",
+    breaks="END-003",
+    change="every rank binds the configured path",
+    levels=("driven",),
+    driven="RNK-003 RNK-004",
+    reason="whoever binds the path last is heard in the place of the others",
+    session=RANKS_ENDPOINTS,
+)
+class IgnoresRankInPath(IgnoresRankInPort):
+    scheme = "ipc://"
 
-    def __init__(self, config: PublisherConfig) -> None:
-        super().__init__(config)
-        if config.endpoint.startswith("ipc://"):
-            self.endpoint, self.replay_endpoint = config.endpoint, config.replay_endpoint
 
-
+@mutant(
+    "reports-what-was-asked",
+    breaks="END-014",
+    change="an ephemeral port is not reported",
+    levels=("driven",),
+    reports="vllm#55679",
+    session=ENDPOINTS,
+)
 class ReportsWhatWasAsked(ZmqPublisher):
-    """Reports port 0 where the system gave another."""
-
     def _bind(self, unbound: Socket, endpoint: str) -> str:
         bound = super()._bind(unbound, endpoint)
         return endpoint if endpoint.endswith(":0") else bound
 
 
+@mutant(
+    "no-ipv6",
+    breaks="END-015",
+    change="IPv6 is never switched on",
+    levels=("driven",),
+    reports="sglang#25844",
+    session=ENDPOINTS,
+)
 class NoIPv6(ZmqPublisher):
-    """Never switches IPv6 on, as the model publisher."""
+    """As the model publisher."""
 
     def _bind(self, unbound: Socket, endpoint: str) -> str:
         if parse(endpoint).ipv6:
@@ -75,88 +110,150 @@ class NoIPv6(ZmqPublisher):
         return super()._bind(unbound, endpoint)
 
 
+@mutant(
+    "binds-everywhere",
+    breaks="EXP-002",
+    change="every interface is bound, whatever host is configured",
+    levels=("driven",),
+    reports="TensorRT-LLM#17631",
+    session=ENDPOINTS,
+)
 class BindsEverywhere(ZmqPublisher):
-    """Binds tcp ports on every interface, whatever host it was told, as Dynamo's mocker does."""
+    """As Dynamo's mocker does."""
 
     def _bind(self, unbound: Socket, endpoint: str) -> str:
         super()._bind(unbound, endpoint.replace("tcp://127.0.0.1:", "tcp://0.0.0.0:"))
         return endpoint if not endpoint.endswith(":0") else unbound.get_string(zmq.LAST_ENDPOINT)
 
 
+@mutant(
+    "wide-by-default",
+    breaks="EXP-001",
+    change="the default endpoint is every interface",
+    levels=("driven",),
+    reports="TensorRT-LLM#17631",
+    statement={"default_endpoint": "tcp://*:5557"},
+    session=Session(probes=("live", "places")),
+)
+class WideByDefault(ZmqPublisher):
+    """Declares it; bound is what the harness chooses."""
+
+
 # --- what it refuses ---------------------------------------------------------------------------------------------
 
 
+@mutant(
+    "guesses-port",
+    breaks="END-004",
+    change="a port that is missing or no number is chosen by the system",
+    levels=("driven",),
+    reports="TensorRT-LLM#17023",
+    session=ENDPOINTS,
+)
 class GuessesPort(ZmqPublisher):
-    """Lets the system choose a port where none is given, or none that is a number."""
-
     def __init__(self, config: PublisherConfig) -> None:
-        super().__init__(_bent(config, endpoint=_guessed(config.endpoint), ephemeral=True))
+        super().__init__(replace(config, endpoint=_guessed(config.endpoint), ephemeral=True))
 
 
 def _guessed(endpoint: str) -> str:
     try:
         parse(endpoint)
     except EndpointError as error:
-        return ANY if error.cause in (Cause.PORT_MISSING, Cause.PORT_TEXT) else endpoint
+        return ANY_PORT if error.cause in (Cause.PORT_MISSING, Cause.PORT_TEXT) else endpoint
     if endpoint.endswith(":0"):
         raise EndpointError(Cause.PORT_ZERO, f"{endpoint!r} has port 0")
     return endpoint
 
 
+@mutant(
+    "wraps-ports",
+    breaks="END-005",
+    change="a port is taken modulo 65536, and 0 is accepted",
+    levels=("driven",),
+    reports="vllm#55679",
+    session=ENDPOINTS,
+)
 class WrapsPorts(ZmqPublisher):
-    """Takes ports modulo 2^16, so that one too large is another, and 0 the system's choice."""
-
     def __init__(self, config: PublisherConfig) -> None:
         endpoint = config.endpoint
         host, _, port = endpoint.rpartition(":")
         if endpoint.startswith("tcp://") and port.isdecimal() and int(port) >= PORTS:
             endpoint = f"{host}:{int(port) % PORTS}"
-        super().__init__(_bent(config, endpoint=endpoint, ephemeral=True))
+        super().__init__(replace(config, endpoint=endpoint, ephemeral=True))
 
 
+@mutant(
+    "looks-at-its-own-rank",
+    breaks="END-006",
+    change="a port that overflows at a higher rank is accepted",
+    levels=("driven",),
+    session=RANKS_ENDPOINTS,
+)
 class LooksAtItsOwnRank(ZmqPublisher):
     """Knows nothing of the ranks above its own."""
 
     def __init__(self, config: PublisherConfig) -> None:
-        super().__init__(_bent(config, world_size=config.rank + 1))
+        super().__init__(replace(config, world_size=config.rank + 1))
 
 
+@mutant(
+    "any-scheme",
+    breaks="END-007",
+    change="an unknown scheme is taken for tcp",
+    levels=("driven",),
+    reports="TensorRT-LLM#17023",
+    session=ENDPOINTS,
+)
 class AnyScheme(ZmqPublisher):
-    """Takes whatever stands before the host for tcp."""
-
     def __init__(self, config: PublisherConfig) -> None:
         scheme, _, rest = config.endpoint.rpartition("://")
-        bent = config.endpoint if not rest or scheme in ("tcp", "ipc", "inproc") else f"tcp://{rest}"
-        super().__init__(_bent(config, endpoint=bent))
+        endpoint = config.endpoint if not rest or scheme in ("tcp", "ipc", "inproc") else f"tcp://{rest}"
+        super().__init__(replace(config, endpoint=endpoint))
 
 
+@mutant(
+    "empty-is-any", breaks="END-008", change="an empty endpoint is taken for any", levels=("driven",), session=ENDPOINTS
+)
 class EmptyIsAny(ZmqPublisher):
-    """Takes an empty endpoint for any."""
-
     def __init__(self, config: PublisherConfig) -> None:
         empty = not config.endpoint
-        super().__init__(_bent(config, endpoint=ANY, ephemeral=True) if empty else config)
+        super().__init__(replace(config, endpoint=ANY_PORT, ephemeral=True) if empty else config)
 
 
+@mutant(
+    "alone-on-its-host",
+    breaks="END-009",
+    change="port ranges that overlap are accepted",
+    levels=("driven",),
+    session=ENDPOINTS,
+)
 class AloneOnItsHost(ZmqPublisher):
-    """Does not ask how many ranks share its host."""
-
     def __init__(self, config: PublisherConfig) -> None:
-        super().__init__(_bent(config, ranks_per_host=1))
+        super().__init__(replace(config, ranks_per_host=1))
 
 
+@mutant(
+    "shares-its-path",
+    breaks="END-010",
+    change="one ipc endpoint is accepted for both sockets",
+    levels=("driven",),
+    session=ENDPOINTS,
+)
 class SharesItsPath(ZmqPublisher):
-    """Takes one ipc endpoint for both sockets, as the model publisher and vLLM do; the second gets the file."""
+    """As the model publisher and vLLM do; the second gets the file."""
 
     def __init__(self, config: PublisherConfig) -> None:
         same = config.endpoint.startswith("ipc://") and config.endpoint == config.replay_endpoint
-        super().__init__(_bent(config, replay_endpoint=None) if same else config)
+        super().__init__(replace(config, replay_endpoint=None) if same else config)
         if same:
             self.replay_endpoint = self.endpoint
 
 
+@mutant(
+    "cuts-paths", breaks="END-011", change="a path that is too long is cut off", levels=("driven",), session=ENDPOINTS
+)
 class CutsPaths(ZmqPublisher):
-    """Cuts a path off where the system's address ends."""
+    """Where the address of the system ends."""
 
     def __init__(self, config: PublisherConfig) -> None:
         endpoint = config.endpoint
@@ -165,12 +262,17 @@ class CutsPaths(ZmqPublisher):
             path = endpoint.removeprefix("ipc://")
             whole = path + (f"_dp{config.rank}" if config.rank else "")
             cut = whole[:IPC_PATH_MAX] if len(whole) > IPC_PATH_MAX else ""
-        super().__init__(_bent(config, endpoint=f"ipc://{cut}", rank=0, world_size=1) if cut else config)
+        super().__init__(replace(config, endpoint=f"ipc://{cut}", rank=0, world_size=1) if cut else config)
 
 
+@mutant(
+    "names-nothing",
+    breaks="END-012",
+    change="a refusal does not say what it refuses",
+    levels=("driven",),
+    session=ENDPOINTS,
+)
 class NamesNothing(ZmqPublisher):
-    """Refuses without saying what."""
-
     def __init__(self, config: PublisherConfig) -> None:
         try:
             super().__init__(config)
@@ -178,16 +280,21 @@ class NamesNothing(ZmqPublisher):
             raise EndpointError(error.cause, "this configuration cannot be used") from error
 
 
+@mutant(
+    "checks-late",
+    breaks="END-013",
+    change="the replay endpoint is checked after the live socket is bound",
+    levels=("driven",),
+    session=ENDPOINTS,
+)
 class ChecksLate(ZmqPublisher):
-    """Looks at its replay endpoint when its live socket is bound already."""
-
     def __init__(self, config: PublisherConfig) -> None:
-        super().__init__(_bent(config, replay_endpoint=None))
-        self._late = config
+        super().__init__(replace(config, replay_endpoint=None))
+        self._unchecked = config
         self.replay_endpoint = config.replay_endpoint
 
     def _open_replay(self) -> ReplayServer:
-        config = self._late
+        config = self._unchecked
         _, self.replay_endpoint = check_endpoints(
             config.endpoint,
             config.replay_endpoint,
@@ -202,23 +309,45 @@ class ChecksLate(ZmqPublisher):
 # --- ranks -------------------------------------------------------------------------------------------------------
 
 
+@mutant(
+    "only-rank-zero",
+    breaks="RNK-004",
+    change="ranks above 0 bind and stay silent",
+    levels=("driven",),
+    reports="sglang#16030",
+    session=Session(probes=("live", "ranks"), profile="ranks"),
+)
 class OnlyRankZero(ZmqPublisher):
-    """Publishes on rank 0 only, as SGLang did: the other ranks bind, and stay silent."""
+    """As SGLang did."""
 
     def _send_live(self, frames: Frames) -> None:
         if self.config.rank == 0:
             super()._send_live(frames)
 
 
+@mutant(
+    "always-rank-zero",
+    breaks="RNK-003",
+    change="every rank says that it is rank 0",
+    levels=("driven",),
+    reports="llm-d-inference-sim#575",
+    session=Session(probes=("live", "ranks")),
+)
 class AlwaysRankZero(ZmqPublisher):
-    """Says rank 0 at every rank."""
-
     def _encode(self, batch: Batch) -> bytes:
-        return super()._encode(msgspec.structs.replace(batch, data_parallel_rank=0))
+        return super()._encode(replace(batch, data_parallel_rank=0))
 
 
+@mutant(
+    "shares-counter",
+    breaks="SEQ-005",
+    change="the ranks of a host share one counter",
+    levels=("driven",),
+    reports="llm-d-inference-sim#575",
+    session=Session(probes=("live", "ranks"), profile="ranks"),
+)
 class SharesCounter(ZmqPublisher):
-    """Numbers the batches of all ranks of a host by one counter, which lies in a file beside their ipc endpoints."""
+    """It lies in a file beside their ipc endpoints."""
 
     def _reserve(self) -> int:
         if self.config.world_size == 1 or not self.config.endpoint.startswith("ipc://"):

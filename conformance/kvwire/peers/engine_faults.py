@@ -1,20 +1,21 @@
-"""Engines that break chains, hashes or residency: one small change each of the cache or of what it announces."""
+"""Engines that break chains, hashes or what is announced: one small change each of the cache or its announcer."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
 
 import msgspec
 
-from kvwire_reference.announcer import Announcer, Fate, Kind, Run
+from kvwire.peers.mutant import LISTENED, OPAQUE, Session, mutant
+from kvwire_reference.announcer import Announcer, EventForm, Fate, Kind
 from kvwire_reference.cache import CacheConfig, CacheEngine, MmItem
 from kvwire_reference.hashing import ALGORITHMS, ChainState, Token
 from kvwire_reference.outlet import Outlet
 from kvwire_reference.publisher import ZmqPublisher
 from kvwire_reference.radix import Block, Piece
-from kvwire_reference.wire import Batch, BlockStored
+from kvwire_reference.wire import Batch, BlockStored, Event
 
 
 class Unchecked(ZmqPublisher):
@@ -24,21 +25,21 @@ class Unchecked(ZmqPublisher):
         return msgspec.msgpack.encode(batch)
 
 
-class Announcing(CacheEngine):
-    """An engine with another announcer, and with fields of its configuration replaced."""
-
-    announcing: ClassVar[type[Announcer]] = Announcer
-    config_fields: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
-        super().__init__(outlet, msgspec.structs.replace(config, **self.config_fields))
-        self.announcer = self.announcing(self.announcer.form)
-
-
 # --- which blocks are announced ----------------------------------------------------------------------------------
 
 
-class _PartialToo(Announcer):
+@mutant(
+    "partial-blocks",
+    breaks="EVT-013",
+    change="blocks that are not full are announced",
+    driven="BAT-003 RES-003",
+    reason="the engine does not count partial blocks as held; whatever is offered is encoded, "
+    "a ts that is no number too",
+    reports="TensorRT-LLM#16869",
+    make_publisher=Unchecked,
+    session=LISTENED,
+)
+class AnnouncesPartialBlocks(Announcer):
     def _is_full(self, block: Block) -> bool:
         return True
 
@@ -46,19 +47,20 @@ class _PartialToo(Announcer):
         return True
 
 
-class AnnouncesPartialBlocks(Announcing):
-    """Announces blocks that are not full."""
+@mutant(
+    "child-of-capped",
+    breaks="CHN-003",
+    change="children of blocks that the limit shed are announced",
+    driven="RES-013",
+    reason="what its own limit shed is not announced when it is reused",
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
+class AnnouncesChildrenOfCapped(Announcer):
+    """Announces four blocks per iteration at most, and children of the others in the next, as the model publisher."""
 
-    announcing = _PartialToo
+    def __init__(self, form: EventForm) -> None:
+        super().__init__(msgspec.structs.replace(form, max_entries=4))
 
-
-class Capped(Announcing):
-    """Announces four blocks per iteration at most; no fault by itself."""
-
-    config_fields: ClassVar[dict[str, Any]] = {"max_entries": 4}
-
-
-class _AnyParent(Announcer):
     def _may_follow(self, block: Block) -> bool:
         return True
 
@@ -66,24 +68,33 @@ class _AnyParent(Announcer):
         """Announce nothing late."""
 
 
-class AnnouncesChildrenOfCapped(Capped):
-    """Announces, in the next iteration, children of blocks that its limit shed, as the model publisher does."""
+@mutant(
+    "removes-unannounced",
+    breaks="RES-002",
+    change="blocks that were never announced are removed",
+    reports="TensorRT-LLM#16869",
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
+class RemovesUnannounced(Announcer):
+    """Partial blocks, for example."""
 
-    announcing = _AnyParent
-
-
-class _RemovesAll(Announcer):
     def _fate_of_removal(self, block: Block, life_cycle: int) -> Fate:
         return Fate.REMOVED if life_cycle == self.form.target else Fate.OTHER_LIFE_CYCLE
 
 
-class RemovesUnannounced(Announcing):
-    """Announces the removal of partial blocks, which it never announced as stored."""
-
-    announcing = _RemovesAll
-
-
-class _Forgetful(Announcer):
+@mutant(
+    "evicts-silently",
+    breaks="RES-003",
+    change="every fifth eviction is not announced",
+    levels=("driven",),
+    passive="RES-001",
+    replayable="RES-001",
+    driven="RES-001",
+    reason="a block that comes back was never said to be gone",
+    reports="TensorRT-LLM#17631",
+    session=Session(probes=("live", "prompts")),
+)
+class EvictsSilently(Announcer):
     _turn = 0
 
     def _retract(self, block: Block) -> None:
@@ -94,13 +105,7 @@ class _Forgetful(Announcer):
             block.announced = False
 
 
-class EvictsSilently(Announcing):
-    """Says nothing of every fifth eviction."""
-
-    announcing = _Forgetful
-
-
-class _LeaksSalt(Announcer):
+class _SaltKnown(Announcer):
     salt: str | None = None
 
     def _stored_event(self, blocks: list[Block]) -> BlockStored:
@@ -110,10 +115,20 @@ class _LeaksSalt(Announcer):
         return msgspec.structs.replace(event, extra_keys=tuple((self.salt,) for _ in blocks))
 
 
-class LeaksSalt(Announcing):
-    """Puts the salt's text into ``extra_keys``, as vLLM does."""
+@mutant(
+    "leaks-salt",
+    breaks="EVT-019",
+    change="the salt stands in extra_keys",
+    levels=("driven",),
+    reports="sglang#24568",
+    session=Session(probes=("live", "prompts")),
+)
+class LeaksSalt(CacheEngine):
+    """As vLLM does."""
 
-    announcing = _LeaksSalt
+    def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
+        super().__init__(outlet, config)
+        self.announcer: _SaltKnown = _SaltKnown(self.announcer.form)
 
     def insert(
         self,
@@ -124,7 +139,6 @@ class LeaksSalt(Announcing):
         mm: Sequence[MmItem] = (),
         computed: int | None = None,
     ) -> int:
-        assert isinstance(self.announcer, _LeaksSalt)
         self.announcer.salt = salt
         return super().insert(tokens, lora_id=lora_id, salt=salt, mm=mm, computed=computed)
 
@@ -132,59 +146,88 @@ class LeaksSalt(Announcing):
 # --- resets ------------------------------------------------------------------------------------------------------
 
 
-class _NeverCleared(Announcer):
+@mutant(
+    "resets-silently",
+    breaks="RES-006",
+    change="a reset is not announced",
+    levels=("driven",),
+    passive="RES-001",
+    replayable="RES-001",
+    driven="RES-001 RES-003",
+    reason="what comes back was never said to be gone, nor what did not",
+    reports="aibrix#2287",
+    session=Session(),
+)
+class ResetsSilently(Announcer):
     def cleared(self) -> None:
         """Say nothing."""
 
 
-class ResetsSilently(Announcing):
-    """Says nothing of a reset."""
+@mutant(
+    "resets-late",
+    breaks="RES-006",
+    change="a reset shows only with the next store",
+    levels=("driven",),
+    reports="aibrix#2287",
+    session=Session(),
+)
+class ResetsLate(Announcer):
+    """As vLLM does."""
 
-    announcing = _NeverCleared
-
-
-class _WaitsWithClears(Announcer):
-    def flush(self) -> Any:
-        if all(run.kind is Kind.CLEARED for run in self._runs):
-            return ()
-        return super().flush()
-
-
-class ResetsLate(Announcing):
-    """Tells of a reset only with the next store, as vLLM does."""
-
-    announcing = _WaitsWithClears
+    def flush(self) -> tuple[Event, ...]:
+        return () if all(run.kind is Kind.CLEARED for run in self._runs) else super().flush()
 
 
-class ClearsWithoutReset(CacheEngine):
-    """Sends ``AllBlocksCleared`` with every fifteenth prompt and keeps its cache."""
+@mutant(
+    "clears-without-reset",
+    breaks="RES-005",
+    change="a clear is sent though the cache is kept",
+    levels=("driven",),
+    passive="CHN-003 RES-002",
+    replayable="CHN-003 RES-002",
+    driven="CHN-003 RES-002",
+    reason="what was cleared is named as a parent and removed later",
+    reports="vllm#57296",
+    session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), limits={"prompts": 1}),
+)
+class ClearsWithoutReset(Announcer):
+    """With every fifteenth prompt."""
 
     _turn = 0
 
-    def flush(self) -> Batch | None:
+    def flush(self) -> tuple[Event, ...]:
         self._turn += 1
         if self._turn % 15 == 0:
-            self.announcer._runs.append(Run(Kind.CLEARED))  # noqa: SLF001 - a fault is made here
+            self.cleared()
         return super().flush()
 
 
 # --- hashes ------------------------------------------------------------------------------------------------------
 
 
-class LastEightBytes(Announcing):
-    """Takes the last eight bytes of the key instead of the first."""
+@mutant(
+    "last-eight-bytes",
+    breaks="HSH-002",
+    change="the last eight bytes of the key are declared as the first",
+    reports="TensorRT-LLM#17023",
+    session=LISTENED,
+)
+class LastEightBytes(CacheEngine):
+    def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
+        super().__init__(outlet, msgspec.structs.replace(config, algorithm="v2_sha256_low64/u32"))
 
-    config_fields: ClassVar[dict[str, Any]] = {"algorithm": "v2_sha256_low64/u32"}
 
-
-class EightByteTokens(Announcing):
-    """Hashes tokens as eight bytes."""
-
-    config_fields: ClassVar[dict[str, Any]] = {"algorithm": "v2_sha256_64/u64"}
-
-
+@mutant(
+    "switches-width",
+    breaks="HSH-001",
+    change="token width changes in mid-stream",
+    also="HSH-002",
+    driven="HSH-006",
+    reason="one width is declared, and a block that comes back has another hash",
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
 class SwitchesWidth(CacheEngine):
-    """Hashes tokens as four bytes at first, and as eight from its sixtieth block on."""
+    """Four bytes at first, and eight from its sixtieth block on."""
 
     _blocks = 0
 
@@ -194,22 +237,82 @@ class SwitchesWidth(CacheEngine):
         return algorithm.next(state, piece.tokens)
 
 
+@mutant(
+    "ignores-scope",
+    breaks="HSH-005",
+    change="all reuse scopes have the same hashes",
+    levels=("driven",),
+    passive="HSH-001 HSH-002 RES-001 RES-002",
+    replayable="HSH-001 HSH-002 RES-001 RES-002",
+    driven="HSH-001 HSH-002 RES-001 RES-002",
+    reason="the LoRA id on the wire is not hashed; one hash is stored and removed for several blocks",
+    reports="sglang#24568 dynamo#6517 vllm#33304",
+    session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), limits={"prompts": 1}),
+)
 class IgnoresScope(CacheEngine):
-    """Gives one reuse scope's hashes to every other, as SGLang does with LoRA adapters."""
+    """As SGLang does with LoRA adapters."""
 
     def _root_state(self, lora_id: int | None, salt_id: int | None) -> ChainState:
         return replace(self.algorithm.root(None, None), lora_id=lora_id)
 
 
-class IgnoresLastToken(CacheEngine):
-    """Leaves the last token of a block out of its hash."""
+@mutant(
+    "seeded-hashes",
+    breaks="HSH-002",
+    change="hashes begin with a secret of the process",
+    levels=("driven",),
+    reports="vllm#25210",
+    session=Session(),
+)
+class SeededHashes(CacheEngine):
+    """No two processes have the same hashes."""
 
+    _secret = tuple(secrets.randbelow(2**31) for _ in range(16))
+
+    def _root_state(self, lora_id: int | None, salt_id: int | None) -> ChainState:
+        return self.algorithm.next(super()._root_state(lora_id, salt_id), self._secret)
+
+
+@mutant(
+    "hashes-content-only",
+    breaks="CHN-004",
+    change="a block is hashed without what stands before it",
+    levels=("driven",),
+    driven="RES-001 RES-002",
+    reason="one hash is stored and removed for several blocks",
+    reports="sglang#13488",
+    statement=OPAQUE,
+    session=Session(probes=("live", "residency")),
+)
+class HashesContentOnly(CacheEngine):
+    def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
+        return super()._next_state(self._root_state(state.lora_id, state.salt_id), piece)
+
+
+@mutant(
+    "ignores-last-token",
+    breaks="HSH-008",
+    change="the last token of a block is not hashed",
+    also="RES-001 RES-002",
+    reason="one hash is stored and removed for several blocks",
+    statement=OPAQUE,
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
+class IgnoresLastToken(CacheEngine):
     def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
         return self.algorithm.next(state, piece.tokens[:-1] or piece.tokens)
 
 
+@mutant(
+    "hashes-anew",
+    breaks="HSH-006",
+    change="a block that comes back has another hash",
+    levels=("driven",),
+    statement=OPAQUE,
+    session=Session(probes=("live", "prompts")),
+)
 class HashesAnew(CacheEngine):
-    """Hashes with a counter, so that a block that comes back has another hash."""
+    """Hashes with a counter."""
 
     _blocks = 0
 
@@ -235,9 +338,16 @@ def mix64(value: int, seed: int) -> int:
     return seed ^ (v + 0x9E3779B9 + (seed << 6) + (seed >> 2)) % 2**64
 
 
+@mutant(
+    "no-wrap",
+    breaks="HSH-002",
+    change="v1_block_key without the 32-bit wrap",
+    also="HSH-001",
+    reason="eight long blocks match one mistake and none the truth",
+    algorithm="v1_block_key",
+    session=LISTENED,
+)
 class NoWrap(CacheEngine):
-    """Computes ``v1_block_key`` without the 32-bit wrap."""
-
     def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
         honest = super()._next_state(state, piece)
         if honest.fallback:

@@ -2,62 +2,99 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import ClassVar
 
+from msgspec.structs import replace
+
+from kvwire.peers.mutant import LISTENED, Session, mutant
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import Frames, Ring
 from kvwire_reference.wire import AllBlocksCleared, Batch
 
 
+@mutant(
+    "two-frames", breaks="ENV-001", change="live messages have no topic frame", reports="ATOM#2203", session=LISTENED
+)
 class TwoFrames(ZmqPublisher):
-    """Leaves the topic frame out of live messages."""
-
     def _send_live(self, frames: Frames) -> None:
         super()._send_live(frames[1:])
 
 
+@mutant(
+    "topic-per-message",
+    breaks="ENV-002",
+    change="the topic changes from message to message",
+    also="ENV-003",
+    reason="the topic is declared",
+    session=LISTENED,
+)
 class TopicPerMessage(ZmqPublisher):
-    """Puts the parity of the number into the topic."""
-
     def _frames(self, number: int, payload: bytes) -> Frames:
         return [self._topic + b"/%d" % (number % 2), *super()._frames(number, payload)[1:]]
 
 
+@mutant(
+    "other-topic",
+    breaks="ENV-003",
+    change="another topic than the configured one",
+    reports="llm-d-inference-sim#624",
+    session=LISTENED,
+)
 class OtherTopic(ZmqPublisher):
-    """Sends another topic than the configured one."""
-
     def _frames(self, number: int, payload: bytes) -> Frames:
         return [self._topic + b"-other", *super()._frames(number, payload)[1:]]
 
 
+@mutant(
+    "topic-not-text",
+    breaks="ENV-004",
+    change="a topic that is not UTF-8",
+    also="ENV-003",
+    reason="the topic is declared",
+    session=LISTENED,
+)
 class TopicNotText(ZmqPublisher):
-    """Sends a topic that is not UTF-8."""
-
     def _frames(self, number: int, payload: bytes) -> Frames:
         return [b"\xff\xfe", *super()._frames(number, payload)[1:]]
 
 
+@mutant(
+    "little-endian-number",
+    breaks="ENV-005",
+    change="the number's lowest byte comes first",
+    driven="SEQ-002 SEQ-003 REP-002",
+    reason="read in big-endian order the numbers do not count the offers, and fall after every 256",
+    session=LISTENED,
+)
 class LittleEndianNumber(ZmqPublisher):
-    """Writes the sequence number with its lowest byte first."""
-
     def _frames(self, number: int, payload: bytes) -> Frames:
         topic, sequence, rest = super()._frames(number, payload)
         return [topic, sequence[::-1], rest]
 
 
+@mutant("trailing-byte", breaks="ENV-006", change="one byte after the payload's value", session=LISTENED)
 class TrailingByte(ZmqPublisher):
-    """Sends one byte after the payload's msgpack value."""
-
     def _encode(self, batch: Batch) -> bytes:
         return super()._encode(batch) + b"\x00"
 
 
+@mutant(
+    "first-is-one",
+    breaks="SEQ-001",
+    change="numbers begin at 1",
+    levels=("replayable", "driven"),
+    driven="SEQ-007",
+    reason="the life after the restart begins at 1 too",
+    reports="dynamo#7463",
+    session=Session(
+        options="block_size=2&capacity=12&role=publish",
+        probes=("live", "batches", "replay"),
+        level="replayable",
+        limits={"batches": 12},
+    ),
+)
 class FirstIsOne(ZmqPublisher):
-    """Counts from 1."""
-
-    def __init__(self, config: PublisherConfig) -> None:
-        self._skipped = False
-        super().__init__(config)
+    _skipped = False
 
     def _reserve(self) -> int:
         if not self._skipped:
@@ -66,9 +103,14 @@ class FirstIsOne(ZmqPublisher):
         return super()._reserve()
 
 
+@mutant(
+    "skips-numbers",
+    breaks="SEQ-002",
+    change="a number is burnt now and then though nothing was offered",
+    levels=("driven",),
+    session=Session(options="block_size=2&capacity=12&role=publish", probes=("live", "restart")),
+)
 class SkipsNumbers(ZmqPublisher):
-    """Burns a number before every tenth batch, though nothing was offered."""
-
     def _reserve(self) -> int:
         if self._next_number % 10 == 9:
             super()._reserve()
@@ -80,12 +122,16 @@ def is_empty(payload: bytes) -> bool:
     return payload[10:11] == b"\x90"
 
 
+@mutant(
+    "fills-holes",
+    breaks="SEQ-003",
+    change="a batch is sent live after the one that follows it",
+    session=Session(probes=("live", "batches"), level="passive", limits={"batches": 60}),
+)
 class FillsHoles(ZmqPublisher):
-    """Sends every tenth empty batch live only after the one that follows it."""
+    """Holds every tenth empty batch back."""
 
-    def __init__(self, config: PublisherConfig) -> None:
-        self._held: Frames | None = None
-        super().__init__(config)
+    _held: Frames | None = None
 
     def _send_live(self, frames: Frames) -> None:
         if is_empty(frames[2]) and int.from_bytes(frames[1], "big") % 10 == 5 and self._held is None:
@@ -97,8 +143,15 @@ class FillsHoles(ZmqPublisher):
             super()._send_live(held)
 
 
+@mutant(
+    "reuses-numbers",
+    breaks="SEQ-004",
+    change="two batches are sent live under one number",
+    reports="llm-d-inference-sim#575",
+    session=Session(probes=("live", "batches"), level="passive"),
+)
 class ReusesNumbers(ZmqPublisher):
-    """Sends every tenth empty batch live under the number before its own, if another batch was sent under that."""
+    """Sends every tenth empty batch under the number before its own, if another batch was sent under that."""
 
     _last = -1
 
@@ -110,19 +163,29 @@ class ReusesNumbers(ZmqPublisher):
         super()._send_live(frames)
 
 
+@mutant(
+    "falls-back",
+    breaks="SEQ-004",
+    change="the number falls without a disconnect",
+    replayable="REP-001",
+    driven="REP-001 SEQ-002 SEQ-009",
+    reason="replay holds the second batch of a number, the first live one was another; offers and numbers part ways",
+    reports="llm-d-inference-sim#575",
+    session=Session(probes=("live", "batches"), level="passive", limits={"batches": 60}),
+)
 class FallsBack(ZmqPublisher):
     """Sets its number back by five, once, in the midst of empty batches; the ring forgets what it repeats."""
 
     _empty = 0
 
+    def publish(self, batch: Batch) -> bool:
+        self._empty += not batch.events
+        return super().publish(batch)
+
     def _reserve(self) -> int:
         if self._empty == 15:
             self._next_number -= 5
         return super()._reserve()
-
-    def publish(self, batch: Batch) -> bool:
-        self._empty += not batch.events
-        return super().publish(batch)
 
     def _remember(self, number: int, frames: Frames) -> None:
         if number <= self._ring.newest:
@@ -137,23 +200,40 @@ class FallsBack(ZmqPublisher):
         super()._remember(number, frames)
 
 
-FIRST = 100
-"""Below this number batches are lost, so that the end of a longer stream is whole."""
+LOSSY_BELOW = 100
+"""The number below which batches are lost, so that the end of a longer stream is whole."""
 
 
-class Loses(ZmqPublisher):
-    """Loses every third of its first batches after it took its number; a clear is let through."""
+@mutant(
+    "loses-every-third",
+    breaks="SEQ-009",
+    change="every third batch is lost, its number burnt",
+    levels=("driven",),
+    session=Session(options="block_size=2&capacity=12&role=publish", probes=("live", "restart")),
+)
+class LosesEveryThird(ZmqPublisher):
+    """Loses a batch after it took its number; a clear is let through."""
 
     def _send_next(self) -> None:
         number, batch = self._queue[0]
         cleared = any(isinstance(event, AllBlocksCleared) for event in batch.events)
-        if number < FIRST and number % 3 == 2 and not cleared:
+        if number < LOSSY_BELOW and number % 3 == 2 and not cleared:
             self._queue.popleft()
             self._sent += 1
             return
         super()._send_next()
 
 
+@mutant(
+    "loses-without-a-hole",
+    breaks="SEQ-002",
+    change="a batch is lost and its number given to the next one",
+    levels=("driven",),
+    driven="SEQ-009",
+    reason="what was lost had been accepted",
+    reports="TensorRT-LLM#17631 dynamo#711",
+    session=Session(probes=("live", "batches"), limits={"batches": 60}),
+)
 class LosesWithoutAHole(ZmqPublisher):
     """Loses every tenth empty batch before it takes a number, so that no subscriber can see it."""
 
@@ -166,24 +246,35 @@ class LosesWithoutAHole(ZmqPublisher):
         return super().publish(batch)
 
 
-_carried: list[int] = [0]
-"""The next number of the life before, in this process."""
-
-
+@mutant(
+    "goes-on-after-restart",
+    breaks="SEQ-007",
+    change="a new incarnation carries the number on",
+    levels=("driven",),
+    session=Session(probes=("live", "restart")),
+)
 class GoesOnAfterRestart(ZmqPublisher):
-    """Carries the number over into the next incarnation."""
-
+    _carried: ClassVar[int] = 0
+    """The next number of the incarnation before, in this process."""
     _begun = False
 
     def _reserve(self) -> int:
         if not self._begun:
             self._begun = True
-            self._next_number = _carried[0]
+            self._next_number = self._carried
         number = super()._reserve()
-        _carried[0] = self._next_number
+        GoesOnAfterRestart._carried = self._next_number
         return number
 
 
-def without_clear(config: PublisherConfig) -> ZmqPublisher:
-    """The reference, which does not begin a stream with ``AllBlocksCleared``."""
-    return ZmqPublisher(msgspec.structs.replace(config, clear_first=False))
+@mutant(
+    "no-leading-clear",
+    breaks="SEQ-008",
+    change="a stream does not begin with a clear",
+    levels=("replayable", "driven"),
+    reports="llm-d-router#2853",
+    session=Session(level="replayable"),
+)
+class NoLeadingClear(ZmqPublisher):
+    def __init__(self, config: PublisherConfig) -> None:
+        super().__init__(replace(config, clear_first=False))

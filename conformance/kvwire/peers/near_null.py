@@ -26,7 +26,7 @@ class Silent(ZmqPublisher):
 
 
 class OneEvent(ZmqPublisher):
-    """Sends the first ``BlockStored`` of a life, and never anything else."""
+    """Sends the first ``BlockStored`` of an incarnation, and never anything else."""
 
     def __init__(self, config: PublisherConfig) -> None:
         self._shown = False
@@ -56,7 +56,7 @@ class Heartbeats(ZmqPublisher):
 
 
 class Duplicates(ZmqPublisher):
-    """Sends the first message of a life again and again, in place of every other."""
+    """Sends the first message of an incarnation again and again, in place of every other."""
 
     def __init__(self, config: PublisherConfig) -> None:
         self._first: Frames | None = None

@@ -6,28 +6,46 @@ import time
 
 import msgspec
 
+from kvwire.peers.mutant import Session, mutant
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import Frames
 from kvwire_reference.wire import Batch
 
+BURSTS = "bursts of 200 batches have to fill a queue: above 100 KB, however it is cut"
+"""Why the session vectors have none of those that fail under load."""
 STALLED_MS = 50
 PAUSE_S = 0.12
 """How long a publisher rests that could not encode a batch."""
-FULL_S = 0.001
+POLL_S = 0.001
 """How often one that waits for room looks whether there is some."""
 
 
-def without_heartbeat(config: PublisherConfig) -> ZmqPublisher:
-    """The reference, which sends no heartbeat, whatever it declares."""
-    return ZmqPublisher(msgspec.structs.replace(config, heartbeat=None))
+@mutant(
+    "no-heartbeat",
+    breaks="LIV-002",
+    change="a declared heartbeat is not sent",
+    heartbeat=0.2,
+    session=Session(probes=("live", "heartbeat"), level="passive"),
+)
+class NoHeartbeat(ZmqPublisher):
+    def __init__(self, config: PublisherConfig) -> None:
+        super().__init__(msgspec.structs.replace(config, heartbeat=None))
 
 
+@mutant(
+    "blocks-its-caller",
+    breaks="LIV-001",
+    change="the caller waits while the queue is full",
+    levels=("driven",),
+    reports="vllm#53859",
+    session="40 requests for 1200 batches each: above 0.3 MB",
+)
 class BlocksItsCaller(ZmqPublisher):
-    """Lets its caller wait while the queue is full, and rests after a batch that it cannot encode, as vLLM does."""
+    """Rests after a batch that it cannot encode too, as vLLM does."""
 
     def publish(self, batch: Batch) -> bool:
         while len(self._queue) >= self.config.max_queue and not self._stopped:
-            time.sleep(FULL_S)
+            time.sleep(POLL_S)
         return super().publish(batch)
 
     def _encode(self, batch: Batch) -> bytes:
@@ -38,9 +56,14 @@ class BlocksItsCaller(ZmqPublisher):
             raise
 
 
+@mutant(
+    "sheds-single-events",
+    breaks="SEQ-010",
+    change="a batch for which there is no room is sent with its first event",
+    levels=("driven",),
+    session=BURSTS,
+)
 class ShedsSingleEvents(ZmqPublisher):
-    """Sends a batch for which the queue has no room with its first event only."""
-
     def publish(self, batch: Batch) -> bool:
         if len(self._queue) >= self.config.max_queue and len(batch.events) > 1:
             with self._lock:
@@ -50,6 +73,14 @@ class ShedsSingleEvents(ZmqPublisher):
         return super().publish(batch)
 
 
+@mutant(
+    "numbers-what-it-keeps",
+    breaks="SEQ-002",
+    change="what is shed for a full queue takes no number",
+    levels=("driven",),
+    reports="TensorRT-LLM#17631",
+    session=BURSTS,
+)
 class NumbersWhatItKeeps(ZmqPublisher):
     """Numbers a batch when it enters the queue, so that what is shed leaves no hole."""
 
@@ -59,12 +90,15 @@ class NumbersWhatItKeeps(ZmqPublisher):
         return super().publish(batch)
 
 
+@mutant(
+    "numbers-what-it-encodes",
+    breaks="SEQ-002",
+    change="a batch that cannot be encoded takes no number",
+    levels=("driven",),
+    session=BURSTS,
+)
 class NumbersWhatItEncodes(ZmqPublisher):
-    """Numbers a batch when it is encoded, so that one that cannot be encoded leaves no hole."""
-
-    def __init__(self, config: PublisherConfig) -> None:
-        self._encoded = 0
-        super().__init__(config)
+    _encoded = 0
 
     def _frames(self, number: int, payload: bytes) -> Frames:
         self._encoded += 1
@@ -74,8 +108,15 @@ class NumbersWhatItEncodes(ZmqPublisher):
         super()._remember(int.from_bytes(frames[1], "big"), frames)
 
 
+@mutant(
+    "stalls-after-a-failure",
+    breaks="SEQ-009",
+    change="nothing is sent any more after a batch that cannot be encoded",
+    levels=("driven",),
+    session=BURSTS,
+)
 class StallsAfterAFailure(ZmqPublisher):
-    """Sends nothing more once a batch could not be encoded, and goes on accepting."""
+    """Goes on accepting."""
 
     _stalled = False
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from kvwire.peers.adapter import Peer, chosen, parse, serve
+import argparse
+
+from kvwire.peers.adapter import Peer, chosen, options, serve
 
 
 def main(argv: list[str] | None = None) -> None:
     """Serve the reference."""
-    serve(Peer(**chosen(parse(argv, "The reference, driven by the adapter protocol."))))
+    parser = argparse.ArgumentParser(description="The reference, driven by the adapter protocol.")
+    options(parser)
+    serve(Peer(**chosen(parser.parse_args(argv))))
 
 
 if __name__ == "__main__":

@@ -2,64 +2,73 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 import zmq
 
+from kvwire.peers.mutant import Session, mutant
 from kvwire_reference.publisher import ZmqPublisher
 from kvwire_reference.replay import Client, Entry, Frames, ReplayLimits, ReplayServer, Ring
 from kvwire_reference.wire import END_SEQUENCE
 
-
-class Replays(ZmqPublisher):
-    """Serves replay with another server."""
-
-    server: ClassVar[type[ReplayServer]] = ReplayServer
-
-    def _open_replay(self) -> ReplayServer:
-        honest = super()._open_replay()
-        return self.server(honest.router, self._ring, self.config.replay_limits)
+REPLAYED = Session(options="block_size=2&capacity=12&role=publish", probes=("live", "restart"), level="replayable")
+"""What was offered before and after a restart is asked for."""
+ASKED = Session(options="block_size=2&capacity=12&ring=6", probes=("live", "replay"), level="replayable")
+"""Requests of all kinds, of a small ring."""
 
 
-class _Bare(ReplayServer):
+@mutant(
+    "replay-without-topic",
+    breaks="REP-001",
+    change="replayed batches have no topic frame",
+    levels=("replayable", "driven"),
+    reports="vllm#45174",
+    session=REPLAYED,
+)
+class ReplayWithoutTopic(ReplayServer):
+    """As vLLM did before version 0.26."""
+
     def _answer_item(self, entry: Entry) -> Frames:
         return [b"", *entry.frames[1:]]
 
 
-class ReplayWithoutTopic(Replays):
-    """Leaves the topic frame out of replayed batches, as vLLM did before version 0.26."""
-
-    server = _Bare
-
-
-class _Rewritten(ReplayServer):
+@mutant(
+    "replay-rewritten",
+    breaks="REP-001",
+    change="replayed batches are stamped anew",
+    levels=("replayable", "driven"),
+    reports="llm-d-router#1887",
+    session=REPLAYED,
+)
+class ReplayRewritten(ReplayServer):
     def _answer_item(self, entry: Entry) -> Frames:
         delimiter, topic, sequence, payload = super()._answer_item(entry)
         ts, events, rank = msgspec.msgpack.decode(payload)
         return [delimiter, topic, sequence, msgspec.msgpack.encode([ts - 1.0, events, rank])]
 
 
-class ReplayRewritten(Replays):
-    """Stamps replayed batches anew, a second earlier."""
-
-    server = _Rewritten
-
-
-class _Twice(ReplayServer):
+@mutant(
+    "replay-twice",
+    breaks="REP-002",
+    change="every tenth batch is replayed twice",
+    levels=("replayable", "driven"),
+    session=REPLAYED,
+)
+class ReplayTwice(ReplayServer):
     def _send(self, identity: bytes, frames: Frames) -> None:
         super()._send(identity, frames)
         if int.from_bytes(frames[2], "big") % 10 == 9:
             super()._send(identity, frames)
 
 
-class ReplayTwice(Replays):
-    """Hands every tenth batch of an answer out twice."""
-
-    server = _Twice
-
-
-class _Endless(ReplayServer):
+@mutant(
+    "replay-without-end",
+    breaks="REP-003",
+    change="no end marker after batches",
+    levels=("replayable", "driven"),
+    reports="sglang#38945",
+    session=REPLAYED,
+)
+class ReplayWithoutEnd(ReplayServer):
     _handed = False
 
     def _send(self, identity: bytes, frames: Frames) -> None:
@@ -69,13 +78,10 @@ class _Endless(ReplayServer):
         self._handed = not end
 
 
-class ReplayWithoutEnd(Replays):
-    """Sends no end marker after batches."""
-
-    server = _Endless
-
-
-class _TwoEnds(ReplayServer):
+@mutant(
+    "replay-two-ends", breaks="REP-003", change="two end markers", levels=("replayable", "driven"), session=REPLAYED
+)
+class ReplayTwoEnds(ReplayServer):
     def _hand_next(self, client: Client) -> None:
         waiting = len(client.cursors)
         super()._hand_next(client)
@@ -83,49 +89,57 @@ class _TwoEnds(ReplayServer):
             self._send(client.identity, self._end_marker())
 
 
-class ReplayTwoEnds(Replays):
-    """Sends the end marker twice."""
-
-    server = _TwoEnds
-
-
-class _NothingForNothing(ReplayServer):
+@mutant(
+    "replay-silent-on-future",
+    breaks="REP-004",
+    change="no answer when nothing is retained",
+    levels=("replayable", "driven"),
+    reports="Mooncake#3616",
+    session=ASKED,
+)
+class ReplaySilentOnFuture(ReplayServer):
     def _admit(self, identity: bytes, start: int) -> None:
         if start <= self._ring.newest:
             super()._admit(identity, start)
 
 
-class ReplaySilentOnFuture(Replays):
-    """Does not answer a request for which nothing is retained."""
-
-    server = _NothingForNothing
-
-
-class _AnyFrames(ReplayServer):
+@mutant(
+    "replay-any-frames",
+    breaks="REP-005",
+    change="a request with frames to spare is answered",
+    levels=("replayable", "driven"),
+    session=ASKED,
+)
+class ReplayAnyFrames(ReplayServer):
     def _start_of(self, request: Frames) -> int | None:
         if len(request) > 3 and len(request[2]) == 8:
             return int.from_bytes(request[2], "big")
         return super()._start_of(request)
 
 
-class ReplayAnyFrames(Replays):
-    """Answers a request with frames to spare."""
+@mutant(
+    "replay-any-start",
+    breaks="REP-006",
+    change="delimiter and length of the start are not looked at",
+    levels=("replayable", "driven"),
+    session=ASKED,
+)
+class ReplayAnyStart(ReplayServer):
+    """As every publisher seen today."""
 
-    server = _AnyFrames
-
-
-class _AnyStart(ReplayServer):
     def _start_of(self, request: Frames) -> int | None:
         return int.from_bytes(request[2], "big") if len(request) == 3 else None
 
 
-class ReplayAnyStart(Replays):
-    """Looks neither at the delimiter nor at the length of the start, as every publisher seen today."""
-
-    server = _AnyStart
-
-
-class _Sulking(ReplayServer):
+@mutant(
+    "replay-sulks",
+    breaks="REP-007",
+    change="the request after a malformed one is ignored",
+    levels=("replayable", "driven"),
+    reports="Mooncake#3616",
+    session=ASKED,
+)
+class ReplaySulks(ReplayServer):
     _sulks = False
 
     def _handle(self, request: list[bytes]) -> None:
@@ -136,13 +150,14 @@ class _Sulking(ReplayServer):
         super()._handle(request)
 
 
-class ReplaySulks(Replays):
-    """Ignores the request after a malformed one."""
-
-    server = _Sulking
-
-
-class _Shunning(ReplayServer):
+@mutant(
+    "replay-shuns",
+    breaks="REP-007",
+    change="a client that sent a malformed request is not heard any more",
+    levels=("replayable", "driven"),
+    session=ASKED,
+)
+class ReplayShuns(ReplayServer):
     def __init__(self, router: zmq.Socket[bytes], ring: Ring, limits: ReplayLimits) -> None:
         super().__init__(router, ring, limits)
         self._shunned: set[bytes] = set()
@@ -154,13 +169,20 @@ class _Shunning(ReplayServer):
             super()._handle(request)
 
 
-class ReplayShuns(Replays):
-    """Hears no more of a client that sent a malformed request."""
-
-    server = _Shunning
-
-
-class _Truncating(ReplayServer):
+@mutant(
+    "replay-truncated",
+    breaks="REP-008",
+    change="the end marker comes after twenty batches",
+    levels=("replayable", "driven"),
+    reports="sglang#38945",
+    session=Session(
+        options="block_size=2&capacity=12&role=publish",
+        probes=("live", "batches", "replay"),
+        level="replayable",
+        limits={"batches": 24},
+    ),
+)
+class ReplayTruncated(ReplayServer):
     def _admit(self, identity: bytes, start: int) -> None:
         super()._admit(identity, start)
         client = self._clients.get(identity)
@@ -175,26 +197,29 @@ class _Truncating(ReplayServer):
         client.cursors[-1].last = min(last, client.cursors[-1].last)
 
 
-class ReplayTruncated(Replays):
-    """Hands out twenty batches at most, and then the end marker."""
-
-    server = _Truncating
-
-
+@mutant(
+    "replay-forgets",
+    breaks="REP-013",
+    change="every eighth batch is not retained",
+    levels=("replayable", "driven"),
+    reports="llm-d-router#1737",
+    session=REPLAYED,
+)
 class ReplayForgets(ZmqPublisher):
-    """Does not retain every eighth batch."""
-
     def _remember(self, number: int, frames: Frames) -> None:
         if number % 8 != 5:
             super()._remember(number, frames)
 
 
-class _EndPayload(ReplayServer):
+@mutant(
+    "replay-end-payload",
+    breaks="REP-014",
+    change="the end marker has a payload",
+    levels=("replayable", "driven"),
+    session=REPLAYED,
+)
+class ReplayEndPayload(ReplayServer):
+    """Puts the newest number into the end marker, undeclared."""
+
     def _end_marker(self) -> Frames:
         return [*super()._end_marker()[:3], msgspec.msgpack.encode([0, self._ring.newest])]
-
-
-class ReplayEndPayload(Replays):
-    """Puts the oldest and newest number into the end marker, undeclared."""
-
-    server = _EndPayload

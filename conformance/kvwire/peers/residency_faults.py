@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvwire.peers.engine_faults import Announcing
+from kvwire.peers.mutant import Session, mutant
 from kvwire_reference.announcer import Announcer, EventForm, Kind, Run
 from kvwire_reference.cache import CacheEngine
 from kvwire_reference.hashing import ChainState
 from kvwire_reference.radix import Block, Piece
 from kvwire_reference.wire import Event
 
+RESIDENCY = Session(probes=("live", "residency"))
+"""A small cache of another instance is filled, hit, split, evicted and reset."""
 
-class _CapsAll(Announcer):
+
+@mutant(
+    "caps-removals",
+    breaks="RES-007",
+    change="the entry limit sheds removals too",
+    levels=("driven",),
+    driven="RES-003",
+    reason="what is gone was not said to be",
+    reports="TensorRT-LLM#17631",
+    session=Session(probes=("live", "cap")),
+)
+class CapsRemovals(Announcer):
     _removals = 0
 
     def _retract(self, block: Block) -> None:
@@ -27,24 +40,27 @@ class _CapsAll(Announcer):
         return super().flush()
 
 
-class CapsRemovals(Announcing):
-    """Lets the entry limit shed removals too."""
-
-    announcing = _CapsAll
-
-
-class _NeverLate(Announcer):
+@mutant(
+    "never-announces-late",
+    breaks="RES-008",
+    change="what the entry limit shed is never announced",
+    levels=("driven",),
+    session=Session(probes=("live", "cap")),
+)
+class NeverAnnouncesLate(Announcer):
     def touched(self, block: Block) -> None:
         """Say nothing of what was held back."""
 
 
-class NeverAnnouncesLate(Announcing):
-    """Announces a block when it is stored, or never."""
-
-    announcing = _NeverLate
-
-
-class _Once(Announcer):
+@mutant(
+    "recomputes-silently",
+    breaks="RES-013",
+    change="a block that was evicted and computed again is not announced again",
+    levels=("driven",),
+    reports="sglang#32537 vllm-rbln#922",
+    session=RESIDENCY,
+)
+class RecomputesSilently(Announcer):
     def __init__(self, form: EventForm) -> None:
         super().__init__(form)
         self._gone: set[int] = set()
@@ -57,13 +73,17 @@ class _Once(Announcer):
         return block.hash not in self._gone and super()._may_follow(block)
 
 
-class RecomputesSilently(Announcing):
-    """Does not announce a block again that was evicted and computed anew."""
+@mutant(
+    "removes-first-copy",
+    breaks="RES-012",
+    change="a block that is still there is said to be gone",
+    levels=("driven",),
+    reports="vllm#55092",
+    session=RESIDENCY,
+)
+class RemovesFirstCopy(Announcer):
+    """The block announced last, now and then when another one is evicted, as if that were a copy of it."""
 
-    announcing = _Once
-
-
-class _CountsCopies(Announcer):
     _turn = 0
     _newest: Block | None = None
 
@@ -79,14 +99,20 @@ class _CountsCopies(Announcer):
             super()._retract(newest)
 
 
-class RemovesFirstCopy(Announcing):
-    """Announces that the block announced last is gone now and then when another one is evicted, as of its copy."""
-
-    announcing = _CountsCopies
-
-
+@mutant(
+    "removes-on-split",
+    breaks="RES-012",
+    change="what two prompts share is said to be gone where they part",
+    levels=("driven",),
+    passive="CHN-003 RES-002",
+    replayable="CHN-003 RES-002",
+    driven="CHN-003 RES-002",
+    reason="what was removed is named as a parent, and removed again later",
+    reports="sglang#14934",
+    session=RESIDENCY,
+)
 class RemovesOnSplit(CacheEngine):
-    """Announces that the blocks that two prompts share are gone when their ways part, and keeps them."""
+    """It is kept all the same."""
 
     _shared: Sequence[Block] = ()
 
@@ -101,14 +127,16 @@ class RemovesOnSplit(CacheEngine):
             self.announcer._runs.append(Run(Kind.REMOVED, gone))  # noqa: SLF001 - a fault is made here
 
 
-class HashesContentOnly(CacheEngine):
-    """Hashes a block's tokens without what stands before them."""
-
-    def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
-        return super()._next_state(self._root_state(state.lora_id, state.salt_id), piece)
-
-
-class _Buffers(Announcer):
+@mutant(
+    "removes-late",
+    breaks="RES-002",
+    change="removals come an iteration late, after the stores that took their room",
+    driven="RES-003",
+    reason="after a clear there is nothing to remove; until then what is gone was not said to be",
+    reports="TensorRT-LLM#11883",
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
+class RemovesLate(Announcer):
     def __init__(self, form: EventForm) -> None:
         super().__init__(form)
         self._held: list[Run] = []
@@ -118,9 +146,3 @@ class _Buffers(Announcer):
         self._runs = [run for run in self._runs if run.kind is not Kind.REMOVED] + self._held
         self._held = removals
         return super().flush()
-
-
-class RemovesLate(Announcing):
-    """Announces removals an iteration late, after the stores that took their room."""
-
-    announcing = _Buffers

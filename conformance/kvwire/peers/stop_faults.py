@@ -6,18 +6,29 @@ import time
 
 import zmq
 
+from kvwire.peers.mutant import Session, mutant
 from kvwire_reference.publisher import ZmqPublisher
 
-PACE_S = 0.0005
+TOO_LARGE = "half a megabyte has to wait when it is stopped"
+"""Why the session vectors have none of those that lose what waits."""
+SEND_S = 0.0005
+"""How long a batch takes while others wait."""
 
 
+@mutant(
+    "stops-at-once",
+    breaks="LIV-003",
+    change="what waits when it is stopped is dropped and counted",
+    levels=("driven",),
+    session=TOO_LARGE,
+)
 class StopsAtOnce(ZmqPublisher):
-    """Takes its time with a full queue, and counts as dropped what waits when it is stopped."""
+    """Takes its time with a full queue, so that there is something to drop."""
 
     def _turn(self) -> None:
         if len(self._queue) > 1:
             self._send_next()
-            time.sleep(PACE_S)
+            time.sleep(SEND_S)
         else:
             super()._turn()
 
@@ -26,6 +37,15 @@ class StopsAtOnce(ZmqPublisher):
         self._live.set(zmq.LINGER, 500)
 
 
+@mutant(
+    "forgets-the-rest",
+    breaks="LIV-004",
+    change="what the socket holds at a stop is lost and not counted",
+    levels=("driven",),
+    driven="LIV-003",
+    reason="what is lost was not sent either",
+    session=TOO_LARGE,
+)
 class ForgetsTheRest(ZmqPublisher):
     """Closes without waiting for what its socket holds, as the model publisher, and takes that for sent."""
 
@@ -38,9 +58,14 @@ _kept: list[ZmqPublisher] = []
 """Publishers whose sockets outlive them, until the process ends."""
 
 
+@mutant(
+    "keeps-its-port",
+    breaks="LIV-005",
+    change="a port is held after the stop",
+    levels=("driven",),
+    session=Session(probes=("live", "endpoints")),
+)
 class KeepsItsPort(ZmqPublisher):
-    """Keeps its live socket open after it has stopped, where that is a port."""
-
     def _close(self) -> None:
         if not self.endpoint.startswith("tcp://"):
             super()._close()

@@ -31,6 +31,8 @@ def _cell(outcome: result.Outcome) -> Text:
         text.append(f" ×{outcome.witnesses}", style="dim")
     elif outcome.violations:
         text.append(f" {outcome.violations} of {outcome.witnesses}", style="dim")
+    if outcome.expected:
+        text.append(" expected", style="dim")
     return text
 
 
@@ -117,13 +119,27 @@ def render(report: Result, console: Console) -> None:
     console.print(verdicts(report))
     for verdict in PROBLEMS:
         for outcome in report.outcomes:
-            if outcome.verdict is verdict:
+            if outcome.verdict is verdict and not outcome.expected:
                 failure(console, outcome, report)
+    _expected(report, console)
     _holes(report, console)
     for trouble in report.troubles:
         console.print(Text("ERROR ", style="bold red") + Text(trouble.text, style=""))
     _not_judged(report, console)
     _summary(report, console)
+
+
+def _expected(report: Result, console: Console) -> None:
+    """What was expected, with its reason, and what did not come true."""
+    if report.summary.expected or report.summary.unexpected:
+        console.print()
+    for outcome in report.outcomes:
+        if outcome.expected:
+            stream = f" on {outcome.stream}" if len(report.run.streams) > 1 else ""
+            line = f"expected {outcome.verdict} {outcome.requirement}{stream}: {outcome.expected}"
+            console.print(Text(line, style="dim"))
+    for line in report.summary.unexpected:
+        console.print(Text("not as expected ", style="bold red") + Text(line, style=""))
 
 
 def _holes(report: Result, console: Console) -> None:
@@ -155,5 +171,6 @@ def _summary(report: Result, console: Console) -> None:
         wanted = f"profile {report.run.profile} wants these conclusive at level {report.run.level}"
         console.print(Text(f"{wanted}: {', '.join(summary.conclusive_missing)}", style="magenta"))
     style = "magenta" if summary.verdict is None else STYLES[summary.verdict]
-    console.print(Text(f"{summary.judged} of {summary.total} judged: {counts or 'nothing'}"))
+    expected = f"; {summary.expected} as expected" if summary.expected else ""
+    console.print(Text(f"{summary.judged} of {summary.total} judged: {counts or 'nothing'}{expected}"))
     console.print(Text(summary.headline, style=f"bold {style}" if not style.startswith("bold") else style))

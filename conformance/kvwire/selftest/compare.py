@@ -8,6 +8,7 @@ witnesses, findings, notes, holes, troubles, summary. A field that one side alon
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -36,6 +37,7 @@ for name, path in names:
 SOURCES = ("conformance", "reference")
 """The folders of a checkout that hold its packages."""
 GIT = shutil.which("git") or "git"
+SUFFIXES = (".kvtrace", ".kvtrace.gz", ".json")
 EXAMPLES = 5
 """How many differences of one trace are shown."""
 
@@ -69,21 +71,23 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def corpus(folders: Sequence[Path], into: Path) -> list[tuple[str, str]]:
-    """Every trace below the folders as a name and a path: trace files as they are, session vectors written out.
+    """Every trace below the folders as a name and a path: trace files; compressed ones, and those that older
+    session vectors hold, written out.
 
     Raises:
         CompareError: when there is none, or two have one name.
     """
     found: dict[str, str] = {}
     for folder in folders:
-        for path in sorted(folder.rglob("*.kvtrace")) + sorted(folder.rglob("*.json")):
-            name = "__".join((folder.name, *path.relative_to(folder).with_suffix("").parts))
-            if path.suffix == ".json":
-                lines = _session(path)
+        for path in sorted(path for suffix in SUFFIXES for path in folder.rglob(f"*{suffix}")):
+            suffix = next(suffix for suffix in SUFFIXES if path.name.endswith(suffix))
+            name = "__".join((folder.name, *path.relative_to(folder).parts)).removesuffix(suffix)
+            if suffix != ".kvtrace":
+                lines = gzip.decompress(path.read_bytes()) if suffix.endswith(".gz") else _session(path)
                 if lines is None:
                     continue
                 path = into / f"{name}.kvtrace"
-                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+                path.write_bytes(lines)
             if name in found:
                 raise CompareError(f"two traces are called {name}: name their folders differently")
             found[name] = str(path.absolute())
@@ -92,15 +96,15 @@ def corpus(folders: Sequence[Path], into: Path) -> list[tuple[str, str]]:
     return sorted(found.items())
 
 
-def _session(path: Path) -> list[str] | None:
-    """The lines of the trace in a session vector; None when the file is none."""
+def _session(path: Path) -> bytes | None:
+    """The lines of the trace in a session vector of shape 1; None when the file is none."""
     raw = json.loads(path.read_bytes())
     try:
         trace = raw["groups"][0]["tests"][0]["input"]["trace"]
         lines = [trace["header"], *trace["records"], trace["end"]]
     except (KeyError, IndexError, TypeError):
         return None
-    return [json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines]
+    return "".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines).encode()
 
 
 @contextlib.contextmanager

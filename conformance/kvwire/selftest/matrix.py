@@ -26,9 +26,10 @@ from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.result import Result
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Verdict
-from kvwire.peers.mutants import LEVELS, MUTANTS, Mutant
+from kvwire.peers.mutant import Mutant
+from kvwire.peers.mutants import MUTANTS
 from kvwire.standard import registry
-from kvwire.standard.registry import ControlLevel
+from kvwire.standard.registry import LEVELS, ControlLevel
 from kvwire.trace import files, levels
 from kvwire.trace.records import Trace
 
@@ -74,11 +75,13 @@ def profile_of(mutant: Mutant) -> str:
     return "replay" if mutant.primary in registry.profile("replay").ids else "ranks"
 
 
-def recorded(target: str, limits: Limits = LIMITS, mode: Mode = "plain") -> Trace:
-    """Run a target and return its trace."""
+def recorded(
+    target: str, limits: Limits = LIMITS, mode: Mode = "plain", probes: tuple[str, ...] | None = None
+) -> Trace:
+    """Run a target and return its trace; ``probes`` as in ``Settings``."""
     place = parse(target)
     assert not isinstance(place, TraceTarget)
-    return run(place, Settings(limits=limits, mode=mode))
+    return run(place, Settings(limits=limits, mode=mode, probes=probes))
 
 
 def at_levels(recording: Trace, profile: str) -> dict[ControlLevel, Result]:

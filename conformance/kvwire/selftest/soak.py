@@ -128,7 +128,7 @@ class Weather(threading.Thread):
 
 @dataclasses.dataclass(frozen=True)
 class Disturbed:
-    """The reference, shaken, in bad weather."""
+    """The reference, stalling, in bad weather."""
 
     target: AdapterTarget
     relays: Mapping[Source, Relay]
@@ -161,7 +161,7 @@ def one(seed: int, mode: SoakMode) -> tuple[Trace, str]:
     place = parse(text)
     assert isinstance(place, AdapterTarget)
     command = [word.replace("kvwire.peers.reference", "kvwire.peers.stalling") for word in place.command]
-    place = dataclasses.replace(place, command=(*command, "--shake", str(seed)))
+    place = dataclasses.replace(place, command=(*command, "--seed", str(seed)))
     with ExitStack() as stack:
         relays: dict[Source, Relay] = {}
         behind = chance.choice([(), LIVE[:1], LIVE[1:], LIVE])

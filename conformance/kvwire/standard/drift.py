@@ -191,7 +191,7 @@ def generated(folder: Path, requirements: tuple[Requirement, ...], *, freeze: bo
 
 
 def _edition_problems(folder: Path, requirements: tuple[Requirement, ...]) -> list[Problem]:
-    """What a person has to decide: malformed files, ids gone or taken again, levels changed, too many pending."""
+    """What a person has to decide: malformed files, ids gone or taken again, changes not told, too many pending."""
     file, ceiling_file = f"{folder.name}/{LOCK}", f"{folder.name}/{CEILING}"
     locked, bad = editions.read_lock(folder)
     problems = [
@@ -204,9 +204,14 @@ def _edition_problems(folder: Path, requirements: tuple[Requirement, ...]) -> li
         for entry in locked.values()
         if (fault := _lock_fault(entry, by_id.get(entry.id), changes, folder.name))
     ]
+    new = [name for name in by_id if locked and name not in locked]
     if any(entry.state == "frozen" for entry in locked.values()):
         message = f"edition {EDITION} is frozen: a new sentence belongs to the next edition"
-        problems += [Problem(file, 0, name, message) for name in by_id if name not in locked]
+        problems += [Problem(file, 0, name, message) for name in new]
+    else:
+        log = f"{folder.name}/{CHANGES}"
+        message = "the id is new, and no line says so: add `- {}: …`"
+        problems += [Problem(log, 0, name, message.format(name)) for name in new if not editions.told(changes, name)]
     try:
         ceiling = editions.read_ceiling(folder)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -239,6 +244,12 @@ def _lock_fault(entry: editions.Locked, requirement: Requirement | None, changes
     elif entry.level != requirement.level and not editions.announced(changes, entry.id, entry.level, requirement.level):
         line = f"- {entry.id}: {entry.level} → {requirement.level}, because …"
         return f"the level was {entry.level} and is {requirement.level}: add the line `{line}` to {spec}/{CHANGES}"
+    elif (
+        entry.sha256
+        and entry.sha256 != editions.digest(requirement.sentence)
+        and editions.told(changes, entry.id) <= entry.told
+    ):
+        return f"the sentence was changed, and no new line says so: add `- {entry.id}: …` to {spec}/{CHANGES}"
     return ""
 
 

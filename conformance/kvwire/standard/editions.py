@@ -2,7 +2,7 @@
 
 ``editions/1.lock`` holds one line per id that was ever given, and never loses one::
 
-    KVW-SEQ-008  SHOULD      draft
+    KVW-SEQ-008  SHOULD      draft      <SHA-256 of the sentence>  <how many lines of the change log name the id>
     KVW-SEQ-009  MUST NOT    frozen     <SHA-256 of the sentence>
     KVW-SEQ-010  MUST        withdrawn
 
@@ -32,9 +32,9 @@ BINDS: tuple[Binds, ...] = get_args(Binds)
 State = Literal["draft", "frozen", "withdrawn"]
 _STATES: tuple[str, ...] = get_args(State)
 _LOCK_HEAD = f"""\
-# Every id of edition {EDITION}: its level, whether it may still change, and, once frozen, the SHA-256 of its sentence.
-# `kvwire spec build` adds draft ids, `kvwire spec release` freezes them. No line is ever removed: an id that is given
-# up stays as `withdrawn`.
+# Every id of edition {EDITION}: its level, whether it may still change, the SHA-256 of its sentence, and, while it may
+# change, how many lines of {CHANGES} name it: a sentence changes together with one more. `kvwire spec build` writes
+# draft ids, `kvwire spec release` freezes them. No line is ever removed: an id that is given up stays as `withdrawn`.
 """
 _CEILING_HEAD = """\
 # How many sentences may still wait for a judge, by whom they bind. `kvwire spec build` lowers a number as soon as
@@ -43,12 +43,13 @@ _CEILING_HEAD = """\
 
 
 class Locked(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a lock file; ``sha256`` (hex, of the sentence in UTF-8) is set when it is frozen."""
+    """One line of a lock file: ``sha256`` of the sentence (hex), ``told`` by so many lines of the change log."""
 
     id: str
     level: Level
     state: State
     sha256: str = ""
+    told: int = 0
     line: int = 0
 
 
@@ -66,13 +67,16 @@ def _lock_line(number: int, raw: str) -> Locked | None:
     """The entry of one line; None when it is none."""
     fields = re.split(r"\s{2,}", raw.strip())
     form = ID.match(fields[0])
-    if form is None or form[1] not in AREAS or not 3 <= len(fields) <= 4:
+    if form is None or form[1] not in AREAS or not 3 <= len(fields) <= 5:
         return None
     name, level, state = fields[:3]
-    sha256 = fields[3] if len(fields) == 4 else ""
-    if level not in LEVELS or state not in _STATES or (state == "frozen") != bool(sha256):
+    sha256 = fields[3] if len(fields) > 3 else ""
+    count = fields[4] if len(fields) > 4 else "0"
+    if level not in LEVELS or state not in _STATES or (state == "frozen" and not sha256) or not count.isdecimal():
         return None
-    return Locked(id=name, level=cast("Level", level), state=cast("State", state), sha256=sha256, line=number)
+    return Locked(
+        id=name, level=cast("Level", level), state=cast("State", state), sha256=sha256, told=int(count), line=number
+    )
 
 
 def read_lock(folder: Path) -> tuple[dict[str, Locked], list[tuple[int, str]]]:
@@ -97,8 +101,9 @@ def read_lock(folder: Path) -> tuple[dict[str, Locked], list[tuple[int, str]]]:
 
 def write_lock(entries: Iterable[Locked]) -> bytes:
     """The lock file of these entries."""
+    kept = {"draft": "{0.sha256}  {0.told}", "frozen": "{0.sha256}", "withdrawn": ""}
     lines = [
-        f"{entry.id}  {entry.level:<10}  {entry.state:<9}  {entry.sha256}".rstrip()
+        f"{entry.id}  {entry.level:<10}  {entry.state:<9}  {kept[entry.state].format(entry)}".rstrip()
         for entry in sorted(entries, key=lambda entry: order(entry.id))
     ]
     return (_LOCK_HEAD + "\n" + "".join(line + "\n" for line in lines)).encode()
@@ -107,21 +112,28 @@ def write_lock(entries: Iterable[Locked]) -> bytes:
 def next_lock(
     locked: Mapping[str, Locked], requirements: Iterable[Requirement], changes: str, *, freeze: bool = False
 ) -> list[Locked]:
-    """The entries that ``build`` writes: old ones kept, new ids as draft, a level changed where the change log says so.
+    """The entries that ``build`` writes: frozen and withdrawn ones kept, drafts and new ids as they are today.
 
     With ``freeze``, every id that is not withdrawn is frozen with the digest of its sentence.
     """
     entries = dict(locked)
     for requirement in requirements:
-        old = entries.get(requirement.id)
-        if old is not None and old.state == "withdrawn":
+        name = requirement.id
+        if name in locked and locked[name].state != "draft":
             continue
-        if old is None or (old.state == "draft" and announced(changes, requirement.id, old.level, requirement.level)):
-            entries[requirement.id] = old = Locked(id=requirement.id, level=requirement.level, state="draft")
-        if freeze and old.state == "draft":
-            sha256 = digest(requirement.sentence)
-            entries[requirement.id] = Locked(id=old.id, level=old.level, state="frozen", sha256=sha256)
+        entries[name] = Locked(
+            id=name,
+            level=requirement.level,
+            state="frozen" if freeze else "draft",
+            sha256=digest(requirement.sentence),
+            told=told(changes, name),
+        )
     return list(entries.values())
+
+
+def told(changes: str, requirement_id: str) -> int:
+    """How many lines of the change log name an id."""
+    return sum(re.search(rf"{requirement_id}\b", line) is not None for line in changes.splitlines())
 
 
 def announced(changes: str, requirement_id: str, old: str, new: str) -> bool:

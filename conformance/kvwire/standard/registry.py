@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -16,6 +17,8 @@ DecidedBy = Literal["envelope", "encoder", "engine", "ts", "rank"]
 
 ControlLevel = Literal["passive", "replayable", "driven"]
 """What a run may do: listen, ask the replay socket too, or drive the publisher."""
+LEVELS: tuple[ControlLevel, ...] = get_args(ControlLevel)
+"""The levels of control, each with all that the one before it can do."""
 
 Memory = Literal["O(1)", "O(holes)", "O(instances)", "O(requests)", "O(resident)", "O(ring)", "O(window)"]
 """What a judge remembers of a stream, at most."""
@@ -49,7 +52,7 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True,
     @property
     def area(self) -> str:
         """The area, as in ``SEQ``."""
-        return self.id.split("-")[1]
+        return area_of(self.id)
 
     @property
     def mandatory(self) -> bool:
@@ -65,14 +68,37 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True,
         return "untestable"
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which requirements apply, and which of them must be conclusive at which level of control."""
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """Which requirements apply, and which of them must be conclusive at which level of control.
+
+    ``conclusive`` has every level; what one wants, the next one wants too.
+    """
 
     profile: str
     edition: str
     title: str
     ids: tuple[str, ...]
     conclusive: dict[str, tuple[str, ...]]
+
+
+class ProfileFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A profile as its file says it (spec/profiles/NAME.json): what it adds to the profiles that it extends.
+
+    ``without`` are ids and areas that it leaves out of what those have. ``sentences`` are the ids that it adds, each
+    with the lowest level of control that has to bring it to a conclusion, None where no level has to; an id that it has
+    by extension stands there when it is wanted from a lower level on.
+    """
+
+    profile: str
+    edition: str
+    title: str
+    extends: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    sentences: dict[str, ControlLevel | None] = {}
+
+
+class ProfileError(ValueError):
+    """Profiles that extend each other in a circle, or one that there is not; the message names them."""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,9 +151,70 @@ def load() -> Registry:
     return read(resources.spec() / "requirements.json")
 
 
+# --- profiles ----------------------------------------------------------------------------------------------------
+
+
+def area_of(requirement_id: str) -> str:
+    """The area of an id, as in ``SEQ``."""
+    return requirement_id.split("-")[1]
+
+
+def lower(one: ControlLevel | None, other: ControlLevel | None) -> ControlLevel | None:
+    """The lower of two levels; None is above them all."""
+    return next((level for level in LEVELS if level in (one, other)), None)
+
+
+Wanted = dict[str, ControlLevel | None]
+"""Ids, each with the lowest level of control that has to bring it to a conclusion."""
+
+
+def united(names: tuple[str, ...], files: Mapping[str, ProfileFile], way: tuple[str, ...] = ()) -> Wanted:
+    """What any of these profiles has, ``way`` being the profiles that led to them.
+
+    Raises:
+        ProfileError: when one extends itself, or is not among the files.
+    """
+    found: Wanted = {}
+    for name in names:
+        if name in way:
+            raise ProfileError(f"it extends itself: {' → '.join((*way[way.index(name) :], name))}")
+        if name not in files:
+            raise ProfileError(f"{way[-1]} extends {name!r}, and there is no such profile: {', '.join(sorted(files))}")
+        file = files[name]
+        extended = united(file.extends, files, (*way, name))
+        kept = ((one, level) for one, level in extended.items() if not {one, area_of(one)} & set(file.without))
+        for one, level in (*kept, *file.sentences.items()):
+            found[one] = lower(level, found.get(one))
+    return found
+
+
+def resolve(name: str, files: Mapping[str, ProfileFile]) -> Profile:
+    """A profile with all that it has by extension, its ids in the order of the areas.
+
+    Raises:
+        ProfileError: when it extends itself, or one that is not among the files.
+    """
+    found = united((name,), files)
+    ids = tuple(sorted(found, key=lambda one: (AREAS.index(area_of(one)), one)))
+    return Profile(
+        profile=name,
+        edition=files[name].edition,
+        title=files[name].title,
+        ids=ids,
+        conclusive={level: tuple(i for i in ids if lower(found[i], level) == found[i]) for level in LEVELS},
+    )
+
+
+@functools.cache
+def _files() -> dict[str, ProfileFile]:
+    """The profiles of this edition as their files say them."""
+    paths = sorted((resources.spec() / "profiles").glob("*.json"))
+    return {path.stem: msgspec.json.decode(path.read_bytes(), type=ProfileFile) for path in paths}
+
+
 def profiles() -> tuple[str, ...]:
     """The names of the profiles of this edition."""
-    return tuple(sorted(path.stem for path in (resources.spec() / "profiles").glob("*.json")))
+    return tuple(_files())
 
 
 @functools.cache
@@ -137,7 +224,6 @@ def profile(name: str) -> Profile:
     Raises:
         UnknownNameError: when there is none of that name.
     """
-    path = resources.spec() / "profiles" / f"{name}.json"
-    if name not in profiles():
+    if name not in _files():
         raise UnknownNameError(f"no profile {name!r}; there are {', '.join(profiles())}")
-    return msgspec.json.decode(path.read_bytes(), type=Profile)
+    return resolve(name, _files())

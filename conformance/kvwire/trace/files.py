@@ -1,7 +1,12 @@
-"""Traces as files (spec/schemas/trace.schema.json): a header, one record a line, an end line. Frames are hex."""
+"""Traces as files (spec/schemas/trace.schema.json): a header, one record a line, an end line. Frames are hex.
+
+A file whose name ends in ``.gz`` is compressed.
+"""
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -67,7 +72,10 @@ def write(trace: Trace, path: Path) -> None:
     """Write a trace file: first beside the path, then in one step onto it, so that nothing half-written is left."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as out:
-        out.writelines(lines(trace))
+        if path.suffix == ".gz":
+            out.write(gzip.compress(b"".join(lines(trace)), mtime=0))  # equal traces give equal bytes
+        else:
+            out.writelines(lines(trace))
     partial.replace(path)
 
 
@@ -137,9 +145,9 @@ def read(path: Path) -> Trace:
         TraceError: when it is none; the message names the file.
     """
     try:
-        with path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return parse(file)
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None

@@ -11,7 +11,8 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import identities, manifest
 from kvwire.vectors.layout import write_manifest
 from kvwire.vectors.manifest import EDITION_FILE, DamageError
-from kvwire.vectors.model import SESSION_SCHEMA, Listed, Manifest
+from kvwire.vectors.model import Listed, Manifest
+from kvwire.vectors.sessions import PATH, SUFFIX
 
 BESIDE = ("LICENSE", "README.md", EDITION_FILE, identities.NAME)
 """What goes with every copy, besides the manifest."""
@@ -20,21 +21,25 @@ BESIDE = ("LICENSE", "README.md", EDITION_FILE, identities.NAME)
 def choose(contents: Manifest, names: tuple[str, ...]) -> tuple[Listed, ...]:
     """The files of these kinds (``hash``) or names (``hash/v1_block_key``); all of them for no name.
 
+    With the trace of a session comes ``session/sessions.json``, which says what it is.
+
     Raises:
         UnknownNameError: for a name that fits no file; the message lists what there is.
     """
     if not names:
         return contents.files
-    chosen = []
+    chosen: set[str] = set()
     for name in names:
-        found = [f for f in contents.files if name in (f.path, f.path.removesuffix(".json"), f.path.split("/")[0])]
+        found = {f.path for f in contents.files if name in (f.path, f.path.rpartition(".")[0], f.path.split("/")[0])}
         if not found:
             kinds = sorted({f.path.split("/")[0] for f in contents.files})
-            files = [f.path.removesuffix(".json") for f in contents.files if f.schema != SESSION_SCHEMA]
+            files = [f.path.removesuffix(".json") for f in contents.files if not f.path.endswith(SUFFIX)]
             files += ["session/NAME"] * (len(files) < len(contents.files))
             raise UnknownNameError(f"no vectors {name!r}; there are {', '.join(kinds)}, in them {', '.join(files)}")
-        chosen += found
-    return tuple(f for f in contents.files if f in chosen)
+        chosen |= found
+    if any(path.endswith(SUFFIX) for path in chosen):
+        chosen.add(PATH)
+    return tuple(f for f in contents.files if f.path in chosen)
 
 
 def export(source: Path, target: Path, names: tuple[str, ...]) -> tuple[Listed, ...]:

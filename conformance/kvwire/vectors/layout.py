@@ -6,6 +6,7 @@ Members stand in the order of ``kvwire.vectors.model``, notes sorted by name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -27,28 +28,35 @@ def _members(value: Any, leave_out: str) -> str:
     return line(members)[1:-1]
 
 
-def _block(items: list[str], indent: str) -> str:
-    return ",\n".join(f"{indent}{item}" for item in items)
+def write(file: Any, **members: Mapping[str, Any] | Iterable[str]) -> bytes:
+    """The bytes of a file: its head, then objects (one member a line) and lists (of lines with their indent)."""
+    parts = [f' "{name}":{line(getattr(file, name))}' for name in ("schema", "spec_edition", "generator", "count")]
+    for name, items in members.items():
+        if isinstance(items, Mapping):
+            lines = [f"  {line(key)}:{line(value)}" for key, value in items.items()]
+            parts.append(f' "{name}":{{\n' + ",\n".join(lines) + "\n }")
+        else:
+            parts.append(f' "{name}":[\n' + ",\n".join(items) + "\n ]")
+    return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
+
+
+def lines(items: Iterable[Any], indent: str = "  ") -> list[str]:
+    """One value a line."""
+    return [indent + line(item) for item in items]
 
 
 def write_file(file: Any) -> bytes:
     """The bytes of a file of tests."""
-    head = [f'"{name}":{line(getattr(file, name))}' for name in ("schema", "spec_edition", "generator", "count")]
-    notes = [f"{line(name)}:{line(file.notes[name])}" for name in sorted(file.notes)]
     groups = [
-        f' {{{_members(group, "tests")},\n  "tests":[\n{_block([line(test) for test in group.tests], "   ")}\n  ]}}'
+        f' {{{_members(group, "tests")},\n  "tests":[\n' + ",\n".join(lines(group.tests, "   ")) + "\n  ]}"
         for group in file.groups
     ]
-    text = "{\n" + _block(head, " ")
-    text += ',\n "notes":{\n' + _block(notes, "  ") + "\n },\n"
-    return (text + ' "groups":[\n' + ",\n".join(groups) + "\n ]\n}\n").encode()
+    return write(file, notes=dict(sorted(file.notes.items())), groups=groups)
 
 
 def write_manifest(manifest: Manifest) -> bytes:
     """The bytes of ``MANIFEST.json``."""
-    head = [f'"{name}":{line(getattr(manifest, name))}' for name in ("schema", "spec_edition", "generator", "count")]
-    files = _block([line(file) for file in manifest.files], "  ")
-    return ("{\n" + _block(head, " ") + ',\n "files":[\n' + files + "\n ]\n}\n").encode()
+    return write(manifest, files=lines(manifest.files))
 
 
 def name_of(text: str) -> str | None:

@@ -8,15 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from kvwire.vectors.model import EDITION, MANIFEST_SCHEMA, Listed, Manifest
+from kvwire.vectors.model import EDITION, MANIFEST_SCHEMA, TRACE_SCHEMA, Listed, Manifest
+from kvwire.vectors.sessions import SUFFIX
 
 NAME = "MANIFEST.json"
 EDITION_FILE = "EDITION"
-
-
-class _Head(msgspec.Struct, kw_only=True):
-    schema: str
-    count: int
 
 
 class _Named(msgspec.Struct):
@@ -27,9 +23,11 @@ class _Group(msgspec.Struct):
     tests: tuple[_Named, ...]
 
 
-class _Ids(msgspec.Struct):
-    """The ids of a file, whether its tests stand in groups or, as known answers do, in one list."""
+class _File(msgspec.Struct, kw_only=True):
+    """A file whose tests stand in groups or, as known answers do, in one list."""
 
+    schema: str
+    count: int
     groups: tuple[_Group, ...] = ()
     answers: tuple[_Named, ...] = ()
 
@@ -39,16 +37,16 @@ class DamageError(ValueError):
 
 
 def listed(path: str, data: bytes) -> Listed:
-    """One file as the manifest lists it."""
-    head = msgspec.json.decode(data, type=_Head)
-    ids = msgspec.json.decode(data, type=_Ids)
-    names = [test.id for group in ids.groups for test in group.tests] + [answer.id for answer in ids.answers]
+    """One file as the manifest lists it; a trace holds no tests, those who name it do."""
+    trace = path.endswith(SUFFIX)
+    file = _File(schema=TRACE_SCHEMA, count=0) if trace else msgspec.json.decode(data, type=_File)
+    names = [test.id for group in file.groups for test in group.tests] + [answer.id for answer in file.answers]
     return Listed(
         path=path,
-        schema=head.schema,
+        schema=file.schema,
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
-        count=head.count,
+        count=file.count,
         ids=tuple(names),
     )
 

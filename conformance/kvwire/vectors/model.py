@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from kvwire.judges.verdict import Verdict
 from kvwire.standard.registry import ControlLevel
 
 Result = Literal["valid", "invalid", "acceptable"]
@@ -180,31 +181,20 @@ class EndpointExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     names: tuple[str, ...] = ()
 
 
-class SessionTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """The lines of a trace file as JSON objects; written one below the other they are one."""
-
-    header: dict[str, Any]
-    records: tuple[dict[str, Any], ...]
-    end: dict[str, Any]
-
-
 class SessionInput(msgspec.Struct, frozen=True, kw_only=True):
-    """A run: the level of control that it had, the profile that it is held to, and all that was seen and done."""
+    """A run: its level of control, the profile that it is held to, and its trace, a path in ``vectors/``."""
 
     level: ControlLevel
     profile: str
-    trace: SessionTrace
+    trace: str
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The verdict on one requirement, and of a PASS its witnesses."""
-
-    verdict: str
-    witnesses: int | None = None
+Said = int | Verdict
+"""The verdict on one requirement; a PASS is the number of its witnesses."""
 
 
 class SessionExpected(msgspec.Struct, frozen=True, kw_only=True):
-    """By stream and requirement what has to be said, and the exit code of the whole."""
+    """The exit code of the whole; by stream and requirement what is said otherwise than the group says."""
 
     exit: int | None
     verdicts: dict[str, dict[str, Said]]
@@ -233,6 +223,7 @@ class Group(msgspec.Struct, Generic[Input, Expected], frozen=True, omit_defaults
     """Tests of one function or one subject. Hash groups name their ``algorithm``; ``width`` is the bytes of a token.
 
     ``informative``: not a function of the standard's own registry, or one that a new publisher does not use.
+    Sessions of one profile and level are a group; ``otherwise`` is the verdict on what a session of it does not name.
     """
 
     name: str
@@ -240,6 +231,7 @@ class Group(msgspec.Struct, Generic[Input, Expected], frozen=True, omit_defaults
     algorithm: str | None = None
     width: int | None = None
     informative: bool = False
+    otherwise: dict[str, Verdict] = {}
     tests: tuple[Test[Input, Expected], ...]
 
 
@@ -288,7 +280,7 @@ EndpointFile = File[EndpointInput, EndpointExpected]
 SessionFile = File[SessionInput, SessionExpected]
 AnyFile = File[Any, Any]
 
-SESSION_SCHEMA = "kvwire/vectors/session/1"
+SESSION_SCHEMA = "kvwire/vectors/session/2"
 FILE_TYPES: dict[str, Any] = {
     "kvwire/vectors/hash/1": HashFile,
     "kvwire/vectors/wire/1": WireFile,
@@ -299,3 +291,5 @@ FILE_TYPES: dict[str, Any] = {
 }
 """The type of a file of tests, by its ``schema``."""
 MANIFEST_SCHEMA = "kvwire/vectors/manifest/1"
+TRACE_SCHEMA = "kvwire/vectors/trace/1"
+"""What the manifest says of a trace file (spec/schemas/trace.schema.json)."""

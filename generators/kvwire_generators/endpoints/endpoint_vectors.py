@@ -226,10 +226,6 @@ def files() -> dict[str, EndpointFile]:
         Group(name="ranks", comment="One endpoint is configured, each rank derives its own.", tests=_ranks()),
         Group(name="publish and replay", comment="Two ranges of ports on one host.", tests=_pairs()),
         Group(name="ports", comment="Ports that are refused.", tests=ports()),
-        Group(
-            name="schemes and paths",
-            comment="What else is refused.",
-            tests=schemes_and_paths(),
-        ),
+        Group(name="schemes and paths", comment="What else is refused.", tests=schemes_and_paths()),
     )
     return {"endpoint/binding.json": make("kvwire/vectors/endpoint/1", __name__, groups, NOTES)}

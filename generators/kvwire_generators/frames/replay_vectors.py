@@ -186,10 +186,7 @@ def _answers() -> tuple[ReplayTest, ...]:
             "end-payload-declared",
             "the oldest and the newest number, as declared",
             40,
-            (
-                batch(40),
-                ("", "", FF, "922828"),
-            ),
+            (batch(40), ("", "", FF, "922828")),
             "complete",
             (40,),
             "KVW-REP-015",

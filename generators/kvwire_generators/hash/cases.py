@@ -82,10 +82,7 @@ def case(
 ) -> Case:
     """A case; ``flags`` are words, ``where`` says where the chain begins."""
     given = HashInput(
-        tokens=tuple(tokens),
-        block_size=size,
-        mm_keys=mm,
-        extra_ids=None if extra is None else tuple(map(str, extra)),
+        tokens=tuple(tokens), block_size=size, mm_keys=mm, extra_ids=None if extra is None else tuple(map(str, extra))
     )
     given = msgspec.structs.replace(given, **where)
     return Case(

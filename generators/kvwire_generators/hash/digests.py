@@ -10,10 +10,6 @@ ZEROS, ONES = "00" * 32, "ff" * 32
 PLAIN = "ab" * 32
 
 
-def _with(tokens: tuple[TokenItem, ...], place: int) -> tuple[TokenItem, ...]:
-    return (*tokens[:place], digest(f"at {place}"), *tokens[place + 1 :])
-
-
 def seam_cases(width: int) -> list[Case]:
     """A digest where 4 KiB of text tokens of this width become full."""
     seam = SEAM // width

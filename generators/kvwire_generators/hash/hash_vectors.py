@@ -13,16 +13,7 @@ from kvwire.vectors.model import Group, HashExpected, HashFile, HashInput, Note,
 from kvwire_generators.hash import foreign, v1, v2
 from kvwire_generators.hash.cases import Case
 from kvwire_generators.hash.features import BOUNDARIES, ORIGINS
-from kvwire_generators.hash.mistakes import (
-    ROUNDED_HASH,
-    V1,
-    V2,
-    WRONG,
-    Answer,
-    v1_variants,
-    v2_variants,
-    wrong,
-)
+from kvwire_generators.hash.mistakes import ROUNDED_HASH, V1, V2, WRONG, Answer, v1_variants, v2_variants, wrong
 from kvwire_generators.making import VectorError, fault, make
 from kvwire_reference import hashing
 from kvwire_reference.hashing import Width, signed

@@ -9,7 +9,6 @@ from kvwire_reference.hashing import salt_id
 
 NAMESPACE = ("KVW-HSH-005",)
 """The sentence that scopes are namespaces."""
-EQUAL = ("KVW-HSH-006",)
 CHAINED = ("KVW-HSH-008",)
 
 I31 = 2**31 - 1

@@ -1,6 +1,6 @@
 """Runs for ``session/``: small ones, against publishers of ours, stripped of all that tells of the machine.
 
-``sessions.toml`` says what is run and what is kept of it. A recording is made once; ``sessions`` judges it.
+``plans`` says what is run and what is kept of it. A recording is made once; ``index`` has it judged.
 """
 
 from __future__ import annotations
@@ -21,21 +21,18 @@ import msgspec
 from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
-from kvwire.peers.mutants import MUTANTS
 from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files, levels
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import Witnesses
 from kvwire.trace.records import LIVE, Record, Trace
 from kvwire.vectors import sessions
-from kvwire.vectors.model import Said, SessionFile
-from kvwire_generators.sessions.plans import Plan, mutant_of, plans
+from kvwire_generators.sessions.index import Session, planned
+from kvwire_generators.sessions.plans import AT_WORK, Plan, plans
 from kvwire_reference.cache import CacheConfig, CacheEngine
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 
 LIMITS = Limits(prompts=3, batches=12, replay_s=1.0, listen_s=1.0)
-AT_WORK = "at-work:"
-"""The target of publishers in this process that nobody drives; options: `ranks`, `ring`, `queue`, `burst`."""
 ATTEMPTS = 4
 """How often a run is tried: the first batches only show that subscriptions work, and their number moves the others."""
 PACE_S = 0.1
@@ -44,7 +41,7 @@ PLACE = "/run/publisher-{:05}"
 """Instead of a private directory; as long as those, because lengths of paths are judged."""
 
 
-def record(name: str, plan: Plan, attempts: int = 1) -> SessionFile:
+def record(name: str, plan: Plan, attempts: int = 1) -> Session:
     """Run what a plan says, at most so many times, and keep what it says of it.
 
     Raises:
@@ -56,36 +53,12 @@ def record(name: str, plan: Plan, attempts: int = 1) -> SessionFile:
     return _record(name, plan)
 
 
-def _record(name: str, plan: Plan) -> SessionFile:
+def _record(name: str, plan: Plan) -> Session:
     with publishers(plan) as target:
         recording = _run(target, plan)
     if idle := sorted(set(plan.probes) - set(recording.header.probes)):
         raise sessions.SessionError(f"{name}: {', '.join(idle)} did not run")
-    recording, flags = kept(recording, plan)
-    mutant = mutant_of(name)
-    spoken = spoken_in(recording)
-    if troubles := sessions.judged(recording).troubles:
-        raise sessions.SessionError(f"{name}: the run was in trouble: {troubles[0].text}")
-    if mutant is None:
-        if spoken:
-            raise sessions.SessionError(f"{name}: {', '.join(sorted(spoken))} spoke")
-        title, comment, requirements = plan.title, plan.comment, plan.requirements
-        flags = ["recorded", "honest", *flags]
-    else:
-        what = MUTANTS[mutant]
-        if what.primary not in spoken or not spoken <= what.expected[plan.level]:
-            wanted = sorted(what.expected[plan.level])
-            raise sessions.SessionError(f"{name}: spoke {sorted(spoken)}, of {wanted} with {what.primary}")
-        title, comment = f"mutant {mutant}", what.change
-        requirements = (what.primary, *sorted(spoken - {what.primary}))
-        flags = ["recorded", "mutant", *flags]
-    return sessions.make(name, title, comment, flags, requirements, recording)
-
-
-def spoken_in(recording: Trace) -> frozenset[str]:
-    """The ids that are FAIL or WARN."""
-    verdicts = sessions.expected_of(recording).verdicts.values()
-    return frozenset(name for said in verdicts for name, what in said.items() if what.verdict in ("FAIL", "WARN"))
+    return planned(name, plan, kept(recording, plan))
 
 
 def _run(target: str, plan: Plan) -> Trace:
@@ -154,34 +127,20 @@ def _work(running: list[ZmqPublisher], over: threading.Event, burst: int) -> Non
 # --- what is kept -------------------------------------------------------------------------------------------------
 
 
-def kept(recording: Trace, plan: Plan) -> tuple[Trace, list[str]]:
-    """What is kept of a run, and the flags that say what is not."""
-    flags = []
+def kept(recording: Trace, plan: Plan) -> Trace:
+    """What is kept of a run: what its level would have shown, one witness if two say no more, nothing personal."""
     if plan.level != recording.header.level:
         recording = levels.lowered(recording, plan.level)
-        flags.append("lowered")
-    names = {"", *(stream.name for stream in recording.header.streams)}
-    if not plan.instances and any(record.stream not in names for record in recording.records):
-        records = tuple(record for record in recording.records if record.stream in names)
-        recording = msgspec.structs.replace(recording, records=records)
-        flags.append("no-instances")
     if any(record.source == LIVE[1] for record in recording.records):
         alone = without_second_witness(recording)
-        if _verdicts(alone) == _verdicts(recording):
+        if _words(alone) == _words(recording):
             recording = alone
-            flags.append("one-witness")
-    if len(recording.header.streams) > 1:
-        flags.append("two-streams")
-    return impersonal(recording), flags
+    return impersonal(recording)
 
 
-def _verdicts(recording: Trace) -> Mapping[str, Mapping[str, str]]:
+def _words(recording: Trace) -> list[tuple[str, str, str]]:
     """Verdicts without counts: half of the witnesses are gone."""
-
-    def words(said: Mapping[str, Said]) -> dict[str, str]:
-        return {name: what.verdict for name, what in said.items()}
-
-    return {stream: words(said) for stream, said in sessions.expected_of(recording).verdicts.items()}
+    return [(said.stream, said.requirement, said.verdict) for said in sessions.judged(recording).outcomes]
 
 
 def without_second_witness(recording: Trace) -> Trace:
@@ -225,11 +184,10 @@ def impersonal(recording: Trace) -> Trace:
     return msgspec.structs.replace(told, records=records)
 
 
-def store(folder: Path, name: str, file: SessionFile) -> Path:
-    """Write one session into a folder of vectors."""
-    path = folder / sessions.path_of(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(sessions.write(file))
+def store(folder: Path, session: Session) -> Path:
+    """Write the trace of a session into a folder of vectors."""
+    path = folder / sessions.path_of(session.name)
+    files.write(session.recording, path)
     return path
 
 
@@ -237,9 +195,9 @@ def wanted(names: tuple[str, ...]) -> dict[str, Plan]:
     """The plans of these names, or all that are to be recorded.
 
     Raises:
-        UnknownNameError: for a name without a plan, or one that is left out.
+        UnknownNameError: for a name without a plan.
     """
-    known = {name: plan for name, plan in plans().items() if not plan.left_out}
+    known = plans()
     for name in names:
         if name not in known:
             raise UnknownNameError(f"no session {name!r} is recorded; there are {', '.join(known)}")

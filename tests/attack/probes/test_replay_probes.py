@@ -231,7 +231,7 @@ def test_a_target_that_stands_still_ends_the_attack(recorder: Recorder, during: 
 # a torrent
 
 
-CARELESS = Path(__file__).with_name("careless.py")
+CARELESS = Path(__file__).parents[2] / "kit" / "careless.py"
 
 
 def traced(text: str, probe: str) -> Trace:

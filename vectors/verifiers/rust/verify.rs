@@ -123,6 +123,10 @@ fn verify_file(listed: &Json, data: &[u8]) -> usize {
         failed += 1;
         fail("sha256", &format!("expected {}, got {}", listed.text("sha256"), sum));
     }
+    if kind == "trace" {
+        println!("{}: 0 passed, {} failed, 0 skipped (sha256 only)", path, failed);
+        return failed;
+    }
     let file = Parser { data, at: 0 }.value();
     let known =
         |one: &Json| object(&[("algorithm", text(one.text("algorithm"))), ("tests", Json::List(vec![one.clone()]))]);
