@@ -20,7 +20,7 @@ from kvwire.attack.probes import live, stop
 from kvwire.attack.probes.kit.attacked import attacked
 from kvwire.attack.probes.kit.publish_latency import Stalls, strain
 from kvwire.attack.probes.kit.session import Limits, Probe, Session
-from kvwire.attack.probes.kit.tagged_batches import Markers, tail
+from kvwire.attack.probes.kit.tagged_batches import TaggedBatches, tail
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.attack.targets.process import AdapterProcess
@@ -125,9 +125,9 @@ def test_an_instance_has_a_stream_of_its_own(recorder: Recorder) -> None:
             assert (own.driven.topic, own.start.queue) == ("t", 1)
             assert (own.statement.queue, own.statement.ring) == (1, run.statement.ring)
             assert own.driven.endpoint != run.driven.endpoint
-            markers = Markers(own)
-            markers.burst([markers.batch() for _ in range(50)])
-            assert tail(own, markers)
+            tagged = TaggedBatches(own)
+            tagged.burst([tagged.batch() for _ in range(50)])
+            assert tail(own, tagged)
             assert recorder.witnesses(own.driven.name) == (Source.LIVE_A,)
         assert recorder.witnesses(name) == ()
     burst = marks(recorder, BurstCall)[0]
@@ -166,7 +166,7 @@ def dying(survive: str = "KVW-SEQ-009") -> Probe:
             assert isinstance(own.driver, AdapterProcess)
             os.kill(own.driver._process.pid, signal.SIGKILL)
             for _ in range(100):
-                Markers(own).one()
+                TaggedBatches(own).one()
 
     return Probe(name="dying", run=run, needs=frozenset({"fresh"}), must_survive=(survive,))
 
@@ -174,7 +174,9 @@ def dying(survive: str = "KVW-SEQ-009") -> Probe:
 @pytest.mark.network
 def test_an_instance_that_dies_fails_what_it_had_to_survive(monkeypatch: pytest.MonkeyPatch, room: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(room))
-    monkeypatch.setattr("kvwire.attack.run.plan", lambda session, mode="plain": (live.PROBE, dying(), stop.STOP))
+    monkeypatch.setattr(
+        "kvwire.attack.run.plan", lambda session, mode="plain", only=None: (live.PROBE, dying(), stop.STOP)
+    )
     target = parse("reference:")
     assert not isinstance(target, TraceTarget)
     trace = run(target, Settings(limits=QUICK))
@@ -209,7 +211,7 @@ class Waits:
         return Burst(accepted=[True] * len(batches), blocked_us=[0] * len(batches))
 
 
-def strained(recorder: Recorder, driver: Waits) -> tuple[list[StrainDone], Markers]:
+def strained(recorder: Recorder, driver: Waits) -> tuple[list[StrainDone], TaggedBatches]:
     stream = Stream(name="s", endpoint="ipc://nowhere")
     run = Session(
         recorder=recorder,
@@ -217,20 +219,20 @@ def strained(recorder: Recorder, driver: Waits) -> tuple[list[StrainDone], Marke
         statement=Statement(bounds=Bounds(publish_ms=100.0)),
         driver=driver,  # type: ignore[arg-type]
     )
-    markers = Markers(run)
+    tagged = TaggedBatches(run)
 
     def act() -> bool:
-        return markers.one()
+        return tagged.one()
 
-    assert strain(run, markers, "a test", act)
-    return marks(recorder, StrainDone), markers
+    assert strain(run, tagged, "a test", act)
+    return marks(recorder, StrainDone), tagged
 
 
 @pytest.mark.parametrize(("took", "attempts"), [((1.0,), 1), ((500.0, 1.0), 2), ((500.0,) * 9, 3)])
 def test_what_makes_the_caller_wait_is_repeated(recorder: Recorder, took: tuple[float, ...], attempts: int) -> None:
-    done, markers = strained(recorder, Waits(*took))
+    done, tagged = strained(recorder, Waits(*took))
     assert len(done) == attempts
-    assert markers.events == 1
+    assert tagged.events == 1
 
 
 def test_a_stall_of_this_process_is_noticed() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.finding import steady
 
-from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.cache import ledger as ledgers
+from kvwire.cache.ledger import Key, Ledger, State, Stores
 
 R, A, U = State.RESIDENT, State.ABSENT, State.UNKNOWN
 Residency = Literal["set", "counted"]
@@ -181,3 +182,20 @@ def test_what_is_said_to_be_known_is_true(
         for held in "ab":
             resident = any(count for (other, _), count in counts.items() if other == held)
             assert ledger.parent_state(0, ord(held)) in (R if resident else A, U)
+
+
+def test_stores_are_remembered_by_the_batch_that_came_last() -> None:
+    stores = Stores()
+    stores.add(1, [7, 8])
+    stores.add(2, [8])
+    assert [stores.last(block) for block in (7, 8, 9)] == [1, 2, None]
+    stores.begin()
+    assert stores.last(8) is None
+
+
+def test_only_so_many_stores_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledgers, "REMEMBERED", 4)
+    stores = Stores()
+    for number in range(20):
+        stores.add(number, [number])
+    assert [block for block in range(20) if stores.last(block) is not None] == [16, 17, 18, 19]

@@ -64,8 +64,7 @@ def test_a_mutant_fails_with_what_a_stranger_needs() -> None:
 
 
 def test_a_should_warns_and_strict_promotes_it() -> None:
-    assert kvwire("check", "mutant:no-leading-clear", "--only", "SEQ-008").returncode == Exit.USAGE
-    assert kvwire("check", "mutant:no-leading-clear", "--only", "KVW-SEQ-008").returncode == Exit.CONFORMANT
+    assert kvwire("check", "mutant:no-leading-clear", "--only", "seq-8").returncode == Exit.CONFORMANT
     strict = kvwire("check", "mutant:no-leading-clear", "--only", "KVW-SEQ-008", "--strict")
     assert strict.returncode == Exit.NOT_CONFORMANT
 
@@ -119,11 +118,14 @@ def test_healthy_but_silent_is_inconclusive(room: Path) -> None:
         (("check", "zmq:tcp://127.0.0.1"), "has no port"),
         (("check", "nonsense"), "is no target"),
         (("check", "mutant:nobody"), "there is no mutant"),
-        (("check", "--only", "KVW-XXX-001"), "matches no judged sentence"),
+        (("check", "--only", "KVW-XXX-001"), "matches no judged sentence: no requirement 'KVW-XXX-001'"),
+        (("check", "--only", "seq-6"), "KVW-SEQ-006 binds a publisher and is review"),
         (("check", "--profile", "nobody"), "no profile"),
         (("check", "--json", "/nowhere/at/all.json"), "does not exist"),
         (("judge", "/nowhere.kvtrace"), "/nowhere.kvtrace"),
         (("explain", "KVW-SEQ-999"), "no requirement"),
+        (("list", "SEQ", "SEC"), "no requirement 'SEC'"),
+        (("mutants", "list", "SEQ-0"), "no requirement 'SEQ-0'; of that area: KVW-SEQ-001"),
         (("list", "--level", "PERHAPS"), "no sentence matches"),
         (("frobnicate",), "No such command"),
     ],

@@ -25,6 +25,15 @@ def test_reports_lead_to_the_mutants_that_reproduce_them() -> None:
     assert "vllm#45174" in CliRunner().invoke(main, ["mutants", "list", "--reports"]).stdout
 
 
+def test_mutants_are_listed_by_what_they_break() -> None:
+    done = CliRunner().invoke(main, ["mutants", "list", "env-1", "BAT", "--json"])
+    primary = [json.loads(line)["primary"] for line in done.stdout.splitlines()]
+    assert primary == [m.primary for m in MUTANTS.values() if m.primary == "KVW-ENV-001" or "-BAT-" in m.primary]
+    reports = CliRunner().invoke(main, ["mutants", "list", "REP-1", "--reports", "--json"])
+    assert '"vllm#45174"' in reports.stdout
+    assert "replay-without-end" not in reports.stdout
+
+
 @pytest.mark.network
 def test_the_matrix_is_printed_and_stored(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["mutants", "matrix", "wrong-rank", "--json", str(tmp_path / "m.json")])

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from kvwire.attack import run
 from kvwire.attack.probes.kit.readiness import handshakes, prime
-from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.probes.workload import publish
 from kvwire.attack.targets import Opened, parse
@@ -122,9 +122,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(starts=st.lists(STARTS, min_size=1, max_size=3))
     def replay(self, starts: list[int]) -> None:
-        with Asker(self.session) as asker:
+        with ReplayClients(self.session) as replays:
             for number in starts:
-                asker.ask(self.session.driven, number)
+                replays.ask(self.session.driven, number)
 
     @rule()
     def restart(self) -> None:

@@ -32,6 +32,7 @@ REAL = Path(__file__).parents[2] / "spec"
     ("old", "new", "about", "words"),
     [
         ('"KVW-ENV-001": ', '"KVW-ENV-009": null, "KVW-ENV-001": ', "KVW-ENV-009", "does not have this id"),
+        ('"KVW-ENV-001": ', '"env-1": null, "KVW-ENV-001": ', "env-1", "write KVW-ENV-001"),
         ('"KVW-ENV-001": ', '"KVW-SEQ-002": null, "KVW-ENV-001": ', "KVW-SEQ-002", "binds a consumer"),
         ('"KVW-ENV-001": ', '"KVW-ENV-001": null, "KVW-ENV-001": ', "KVW-ENV-001", "listed twice"),
         ('"replayable"', '"passive"', "KVW-SEQ-001", "its judge needs replayable"),

@@ -136,7 +136,7 @@ HEADER = Header(
     statement=STATEMENT,
     streams=(StreamInfo(name="a", endpoint="ipc:///run/a", replay="ipc:///run/b", topic="t", rank=0),),
 )
-PLACE = verdict.Where(record=3, number="7", frame="payload", offset=1, hex="cb")
+PLACE = verdict.Where(record=3, number="7", frame="payload", offset=1, hex="cb", stored="2", probe="live")
 BATCH = batch_projection(1.5, [{"type": "AllBlocksCleared"}], 0)
 LINES: list[tuple[str, msgspec.Struct]] = [
     ("statement", STATEMENT),

@@ -15,9 +15,9 @@ from tests.kit.probing import marks
 
 from kvwire.attack.probes import catalog, endpoints, live, ranks, stop
 from kvwire.attack.probes.kit import sandbox
-from kvwire.attack.probes.kit.lifecycle import doors, served
+from kvwire.attack.probes.kit.lifecycle import client_endpoints, served
 from kvwire.attack.probes.kit.session import Limits, Session
-from kvwire.attack.probes.kit.subscribers import Door
+from kvwire.attack.probes.kit.subscribers import ClientEndpoint
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.attack.witness import Recorder
@@ -73,7 +73,7 @@ def test_what_a_start_asks_for() -> None:
     assert StartCall(replay="none").asked.endpoints == ()
 
 
-# the ground
+# the sandbox
 
 
 def test_ports_are_free_together() -> None:
@@ -88,13 +88,13 @@ def test_ports_are_free_together() -> None:
 
 
 def test_a_private_directory_shows_every_file_that_was_there_for_a_moment() -> None:
-    with sandbox.Ground() as here:
+    with sandbox.Sandbox() as here:
         assert sandbox.is_private(here.directory / "x")
         here.forget()
-        before = here.touched
+        before = here.changed
         (here.directory / "x").touch()
         (here.directory / "x").unlink()
-        assert (before, here.touched) == (False, True)
+        assert (before, here.changed) == (False, True)
         assert len(os.fsencode(here.ipc_of_length(107).removeprefix("ipc://"))) == 107
     assert not here.directory.exists()
 
@@ -119,19 +119,19 @@ def test_who_listens() -> None:
     assert sandbox.who_can_come("tcp://10.0.0.1:1").listening is None
 
 
-# doors
+# where clients look
 
 
-def test_where_clients_knock() -> None:
+def test_where_clients_connect() -> None:
     wish = Asked(endpoint="tcp://127.0.0.1:5557", replay="tcp://127.0.0.1:5657", rank=2, world=3)
     said = Bound(endpoint="tcp://127.0.0.1:5557", replay="tcp://127.0.0.1:5659")
-    assert doors(wish, said) == (
-        Door("tcp://127.0.0.1:5559", "SUB"),
-        Door("tcp://127.0.0.1:5557", "SUB"),
-        Door("tcp://127.0.0.1:5659", "DEALER"),
+    assert client_endpoints(wish, said) == (
+        ClientEndpoint("tcp://127.0.0.1:5559", "SUB"),
+        ClientEndpoint("tcp://127.0.0.1:5557", "SUB"),
+        ClientEndpoint("tcp://127.0.0.1:5659", "DEALER"),
     )
     dials = Bound(endpoint="tcp://127.0.0.1:5559", replay="tcp://127.0.0.1:5659", mode="bind")
-    assert doors(wish, dials) == (Door("tcp://127.0.0.1:5659", "DEALER"),)
+    assert client_endpoints(wish, dials) == (ClientEndpoint("tcp://127.0.0.1:5659", "DEALER"),)
     assert served(dials) == ("tcp://127.0.0.1:5659",)
     assert served(Bound(endpoint="tcp://*:5557")) == ("tcp://127.0.0.1:5557",)
     assert served(Bound(endpoint="inproc://x")) == ()

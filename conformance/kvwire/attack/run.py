@@ -32,13 +32,15 @@ Progress = Callable[[str], None]
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made.
 
-    ``profile`` of None: what the target declares, else by what it shows. ``probes`` of None: those of the ``mode``,
-    else those of these names that apply. ``seed`` of None: always the same for a publisher that the harness starts, and
+    ``profile`` of None: what the target declares, else by what it shows. ``only``: the ids that are wanted, so that
+    probes which serve none of them are left out. ``probes`` of None: those of the ``mode`` that are wanted, else those
+    of these names that apply. ``seed`` of None: always the same for a publisher that the harness starts, and
     another in each run for one that ran before it, whose engine would know the prompts of the run before.
     """
 
     profile: str | None = None
     mode: Mode = "plain"
+    only: frozenset[str] | None = None
     probes: tuple[str, ...] | None = None
     limits: Limits = Limits()
     deadline_s: float = DEADLINE_S
@@ -94,7 +96,7 @@ def run(
         )
         able = plan(session, "thorough")
         if settings.probes is None:
-            chosen = plan(session, settings.mode)
+            chosen = plan(session, settings.mode, settings.only)
             left_out += [probe.name for probe in able if probe not in chosen]
         else:
             chosen = tuple(probe for probe in able if probe.name in settings.probes)

@@ -9,6 +9,7 @@ Memory is O(resident), plus the keys touched since the last hole.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 
@@ -37,6 +38,32 @@ class Count(NamedTuple):
 
 NONE, ONE, AT_LEAST_ONE = Count(0, exact=True), Count(1, exact=True), Count(1, exact=False)
 """What nearly all counts are, made once."""
+
+
+REMEMBERED = 2**16
+"""Of how many blocks at least it is remembered in which batch they were stored."""
+
+
+class Stores:
+    """In which batch each block was last stored, resident or not; the oldest are forgotten. Memory is O(1)."""
+
+    def __init__(self) -> None:
+        self._new: dict[int, int] = {}
+        self._old: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """A new incarnation, whose numbers are others."""
+        self._new, self._old = {}, {}
+
+    def add(self, number: int, hashes: Sequence[int]) -> None:
+        """Note what a batch stores."""
+        self._new.update(dict.fromkeys(hashes, number))
+        if len(self._new) >= REMEMBERED:
+            self._new, self._old = {}, self._new
+
+    def last(self, block: int) -> int | None:
+        """The number of the batch that stored a block last, in whatever medium and group; None when not known."""
+        return self._new.get(block, self._old.get(block))
 
 
 class Ledger:

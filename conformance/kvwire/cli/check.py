@@ -56,6 +56,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     """How a trace is judged, and where what is found goes."""
 
     wanted: Wanted
+    ids: frozenset[str] | None
     profile: str | None
     expected: tuple[Entry, ...] | None
     json: Path | None
@@ -73,13 +74,14 @@ def _asked(
 ) -> _Asked:
     """The shared options, tried before a run: what would lose its result after it is refused."""
     try:
-        select(only, registry.load())
+        ids = select(only, registry.load())
     except FilterError as error:
         raise click.UsageError(str(error)) from None
     if profile is not None:
         _profile(profile)
     _writable(json, "--json")
     return _Asked(
+        ids=ids,
         wanted=Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive),
         profile=profile,
         expected=None if expected is None else expectations(expected),
@@ -111,7 +113,7 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
             click.option("--json", type=_FILE, help="Write the result stream (NDJSON) to this file."),
             click.option("--profile", help="Hold it to this profile: core, replay, ranks, multimodal, legacy-array-…"),
             click.option(
-                "--only", multiple=True, metavar="ID", help="Only this sentence, or area such as SEQ; repeatable."
+                "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
             ),
             click.option(
                 "--expected-failures",
@@ -190,7 +192,7 @@ def check(
     limits = Limits() if seconds is None else msgspec.structs.replace(Limits(), listen_s=seconds)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     with _progress() as progress:
-        recorded = run(place, Settings(profile=profile, mode=mode, limits=limits), progress)
+        recorded = run(place, Settings(profile=profile, mode=mode, only=asked.ids, limits=limits), progress)
     if record is not None:
         files.write(recorded, record)
     return _finish(recorded, asked)

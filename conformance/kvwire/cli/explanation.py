@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 
+from kvwire.attack.probes.catalog import PROBES
 from kvwire.judges import JUDGES
 from kvwire.peers import mutants
 from kvwire.standard import registry
@@ -16,13 +17,14 @@ NEEDS = {
 }
 
 
-def explanation(requirement_id: str) -> str:
-    """The text for one id.
+def explanation(text: str) -> str:
+    """The text for one id, as a user writes it.
 
     Raises:
         UnknownNameError: when the registry does not have it.
     """
-    requirement = registry.load()[requirement_id]
+    known = registry.load()
+    requirement = known[known.resolve(text)]
     needs = ", ".join(NEEDS.get(need, f"the adapter verb `{need}`") for need in requirement.needs)
     profiles = [name for name in registry.profiles() if requirement.id in registry.profile(name).ids]
     lines = [
@@ -38,6 +40,8 @@ def explanation(requirement_id: str) -> str:
     if requirement.id in JUDGES:
         lines.append(f"judged by    kvwire.judges.{JUDGES[requirement.id].place}, memory {requirement.memory}")
         lines += _reasoning(requirement.id)
+        serving = [probe.name for probe in PROBES if probe.aims_at([requirement.id])]
+        lines.append(f"probes       {', '.join(serving)}")
     else:
         reason = requirement.pending or requirement.review or requirement.untestable
         lines.append(f"not judged   {requirement.status}: {reason}")

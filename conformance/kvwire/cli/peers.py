@@ -11,12 +11,14 @@ import click
 import msgspec
 
 from kvwire.judges.verdict import Exit
+from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
 from kvwire_reference.hashing import ALGORITHMS
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from kvwire.peers.mutant import Mutant
     from kvwire.selftest.matrix import Row
 
 
@@ -103,16 +105,22 @@ def mutants() -> None:
 
 
 @mutants.command("list")
+@click.argument("names", nargs=-1, metavar="[ID]...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--reports", "by_report", is_flag=True, help="By public report: which mutants reproduce it.")
-def list_command(as_json: bool, by_report: bool) -> None:
-    """List every mutant, the sentence it breaks, and what else must speak."""
+def list_command(names: tuple[str, ...], as_json: bool, by_report: bool) -> None:
+    """List every mutant, the sentence it breaks, and what else must speak; or those made for these ids and areas."""
     from kvwire.peers.mutants import MUTANTS
 
+    try:
+        wanted = registry.load().select(names)
+    except registry.UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+    chosen = [mutant for mutant in MUTANTS.values() if not names or mutant.primary in wanted]
     if by_report:
-        _reports(as_json)
+        _reports(chosen, as_json)
     elif as_json:
-        for mutant in MUTANTS.values():
+        for mutant in chosen:
             expected = {level: sorted(mutant.expected[level]) for level in LEVELS}
             click.echo(
                 msgspec.json.encode(
@@ -127,19 +135,19 @@ def list_command(as_json: bool, by_report: bool) -> None:
             )
     else:
         rows = []
-        for mutant in MUTANTS.values():
+        for mutant in chosen:
             others = sorted({i.removeprefix("KVW-") for level in LEVELS for i in mutant.expected[level]})
             others.remove(mutant.primary.removeprefix("KVW-"))
             rows.append((mutant.name, mutant.primary, mutant.levels[0], mutant.change, " ".join(others)))
         _table(("mutant", "breaks", "seen when", "change", "also"), rows)
 
 
-def _reports(as_json: bool) -> None:
+def _reports(chosen: Sequence[Mutant], as_json: bool) -> None:
     """The museum: each public report, and the mutants that do what it tells."""
     from kvwire.peers.mutants import MUTANTS
 
     by_report: dict[str, list[str]] = {}
-    for mutant in MUTANTS.values():
+    for mutant in chosen:
         for report in mutant.reports:
             by_report.setdefault(report, []).append(mutant.name)
     if as_json:

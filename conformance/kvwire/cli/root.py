@@ -33,20 +33,28 @@ def main() -> None:
     kvwire check                                  the reference publisher
     kvwire check 'zmq:tcp://HOST:PORT'            a running publisher, listening only
     kvwire check 'exec:COMMAND'                   a publisher behind an adapter
-    kvwire explain KVW-SEQ-004                    one sentence, and what decides it
+    kvwire explain SEQ-004                        one sentence, and what decides it
 
     Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive, 4 error, 130 interrupted.
     """  # noqa: D301 - click reads the \b
 
 
 @main.command("list")
+@click.argument("names", nargs=-1, metavar="[ID]...")
 @click.option("--profile", help="Only the sentences of this profile, and from which level each has to be conclusive.")
 @click.option("--level", help="Only this level: MUST, SHOULD, MAY, 'MUST NOT', 'SHOULD NOT'.")
 @click.option("--binds", type=click.Choice(["publisher", "consumer", "replay-client"]), help="Only what binds these.")
 @click.option("--not-judged", is_flag=True, help="Only sentences without a judge, with the reason.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_command(profile: str | None, level: str | None, binds: str | None, not_judged: bool, as_json: bool) -> None:
-    """List the sentences of the standard."""
+def list_command(
+    names: tuple[str, ...],
+    profile: str | None,
+    level: str | None,
+    binds: str | None,
+    not_judged: bool,
+    as_json: bool,
+) -> None:
+    """List the sentences of the standard, or those of these ids and areas such as SEQ."""
     import msgspec
     from rich.console import Console
     from rich.table import Table
@@ -54,12 +62,14 @@ def list_command(profile: str | None, level: str | None, binds: str | None, not_
 
     try:
         held = None if profile is None else registry.profile(profile)
+        named = registry.load().select(names)
     except registry.UnknownNameError as error:
         raise click.UsageError(str(error)) from None
     rows = [
         r
         for r in registry.load().requirements
         if (held is None or r.id in held.ids)
+        and (not names or r.id in named)
         and (level is None or r.level == level.upper())
         and (binds is None or r.binds == binds)
         and not (not_judged and r.id in TABLE)
@@ -84,11 +94,11 @@ def list_command(profile: str | None, level: str | None, binds: str | None, not_
 @main.command()
 @click.argument("requirement", metavar="ID")
 def explain(requirement: str) -> None:
-    """Explain one sentence: its words, place, what it needs, what decides it, and its mutants."""
+    """Explain one sentence: its words, place, what it needs, what decides it, its probes and its mutants."""
     from kvwire.cli.explanation import explanation
 
     try:
-        click.echo(explanation(requirement.upper()))
+        click.echo(explanation(requirement))
     except registry.UnknownNameError as error:
         raise click.UsageError(str(error)) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -15,9 +15,10 @@ from kvwire.history.losses import losses
 from kvwire.history.timeline import Attribution
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
-from kvwire.standard.registry import ControlLevel, Profile, Registry
+from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
+from kvwire.trace.probing import probes
 from kvwire.trace.records import Header, Source, Trace
 
 
@@ -34,7 +35,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
-    """The judged ids that a filter names: ids, or areas such as ``SEQ``; None when there is no filter.
+    """The judged ids that a filter names, as ``Registry.select`` reads it; None when there is no filter.
 
     Raises:
         FilterError: when a part of it matches no id that has a judge.
@@ -43,19 +44,15 @@ def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
         return None
     chosen: set[str] = set()
     for part in only:
-        wanted = part.upper()
-        found = {
-            requirement.id
-            for requirement in registry.binding("publisher")
-            if requirement.id in JUDGES and wanted in (requirement.id, requirement.area)
-        }
-        if not found:
-            hint = ""
-            if wanted in registry:
-                requirement = registry[wanted]
-                hint = f": {wanted} binds a {requirement.binds} and is {requirement.status}"
-            raise FilterError(f"--only {part} matches no judged sentence{hint}; `kvwire list` shows them all")
-        chosen |= found
+        try:
+            named = registry.select((part,))
+        except UnknownNameError as error:
+            raise FilterError(f"--only {part} matches no judged sentence: {error}") from None
+        chosen |= named & JUDGES.keys()
+        if named.isdisjoint(JUDGES):
+            first = registry[min(named)]
+            hint = f"{first.id} binds a {first.binds} and is {first.status}"
+            raise FilterError(f"--only {part} matches no judged sentence: {hint}; `kvwire list` shows them all")
     return frozenset(chosen)
 
 
@@ -71,12 +68,13 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
     outcomes = [outcome for stream in judged for outcome in stream.outcomes]
     outcomes, died = _deaths(trace, outcomes, only)
     troubles += [result.Trouble(text=text) for text in died]
+    probe_of = probes(trace.records)
     return Result(
         run=_run(trace, profile, wanted),
         streams=tuple(_stream(stream) for stream in judged),
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
-        outcomes=tuple(_line(outcome, registry) for outcome in outcomes),
+        outcomes=tuple(_line(outcome, registry, probe_of) for outcome in outcomes),
         summary=_summary(trace, judged, outcomes, troubles, registry, profile, wanted, only),
     )
 
@@ -168,7 +166,15 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
     )
 
 
-def _line(outcome: Outcome, registry: Registry) -> result.Outcome:
+def _probed(finding: Finding, probe_of: Callable[[int], str | None]) -> Finding:
+    """The finding with the probe during which its record was made."""
+    where = finding.where
+    if where.record is None:
+        return finding
+    return msgspec.structs.replace(finding, where=msgspec.structs.replace(where, probe=probe_of(where.record)))
+
+
+def _line(outcome: Outcome, registry: Registry, probe_of: Callable[[int], str | None]) -> result.Outcome:
     requirement = registry[outcome.requirement]
     return result.Outcome(
         requirement=outcome.requirement,
@@ -179,7 +185,7 @@ def _line(outcome: Outcome, registry: Registry) -> result.Outcome:
         witnesses=outcome.witnesses,
         violations=outcome.violations,
         reason=outcome.reason,
-        findings=outcome.findings,
+        findings=[_probed(finding, probe_of) for finding in outcome.findings],
         notes=outcome.notes,
     )
 

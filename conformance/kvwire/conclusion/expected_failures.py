@@ -18,7 +18,7 @@ import msgspec
 from kvwire.conclusion.conclude import Wanted, exit_of, overall
 from kvwire.conclusion.result import Outcome, Result
 from kvwire.judges.verdict import Exit, Verdict
-from kvwire.standard.registry import Registry
+from kvwire.standard.registry import Registry, UnknownNameError
 
 Expectable = Literal["FAIL", "WARN", "INCONCLUSIVE", "NOT-APPLICABLE"]
 Date = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
@@ -97,10 +97,10 @@ def read(path: Path, registry: Registry) -> tuple[Entry, ...]:
         raise ExpectedFailuresError(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, AttributeError) as error:
         raise ExpectedFailuresError(f"{path}: not a file of expected failures: {error}") from None
-    entries = tuple(msgspec.structs.replace(entry, id="KVW-" + entry.id.removeprefix("KVW-")) for entry in entries)
-    if unknown := [entry.id for entry in entries if entry.id not in registry]:
-        raise ExpectedFailuresError(f"{path}: no requirement {unknown[0]!r}; `kvwire list` shows them all")
-    return entries
+    try:
+        return tuple(msgspec.structs.replace(entry, id=registry.resolve(entry.id)) for entry in entries)
+    except UnknownNameError as error:
+        raise ExpectedFailuresError(f"{path}: {error}") from None
 
 
 # --- a result against a file -------------------------------------------------------------------------------------

@@ -126,6 +126,7 @@ class _Showing:
             self._mute(stamped | self.muting.event(batch, event))
             for area in self.areas:
                 area.on_event(batch, event)
+            self.facts.after_event(batch, event)
 
     def finish(self) -> None:
         self._reach(END)

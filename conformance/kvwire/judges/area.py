@@ -243,8 +243,8 @@ class Area:
         """The end of the trace."""
 
 
-def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None) -> Where:
-    """The place of a batch, of one of its events, or of a flaw's bytes in its payload."""
+def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None, stored: str | None = None) -> Where:
+    """The place of a batch, of one of its events, or of a flaw's bytes in its payload; ``stored`` as in ``Where``."""
     start = flaw.start if flaw is not None else event.start if event is not None else 0
     if flaw is not None or event is None or event.end:
         return Where(
@@ -253,8 +253,9 @@ def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None)
             frame="payload",
             offset=start,
             hex=batch.payload[start : start + HEX_BYTES].hex(),
+            stored=stored,
         )
-    return at_batch(batch, event=located(batch, event))
+    return at_batch(batch, event=located(batch, event), stored=stored)
 
 
 def located(batch: Batch, event: Event) -> Event:

@@ -175,7 +175,7 @@ class Chain(Area):
             say.broke(
                 f"a parent that was stored in group {event.group} since the last clear",
                 f"parent {parent}, never stored there",
-                at_batch(batch, event=event),
+                at_batch(batch, event=event, stored=self.facts.stored_in(parent)),
             )
 
     @judge("KVW-CHN-003", memory="O(resident)")
@@ -192,7 +192,7 @@ class Chain(Area):
             say.broke(
                 f"a parent that is resident in group {event.group}",
                 f"parent {parent} of block {event.hashes[0]} is resident in no medium",
-                at_batch(batch, event=event),
+                at_batch(batch, event=event, stored=self.facts.stored_in(parent)),
             )
 
     @judge("KVW-CHN-004", memory="O(resident)")
@@ -207,7 +207,7 @@ class Chain(Area):
         say.broke(
             "hashes that occur once in a chain",
             f"hash {repeated} is its own ancestor",
-            at_batch(batch, event=event),
+            at_batch(batch, event=event, stored=self.facts.stored_in(repeated)),
         )
 
     def _repeated(self, event: Event) -> int | None:

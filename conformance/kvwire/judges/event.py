@@ -272,7 +272,7 @@ class EventArea(Area):
             say.broke(
                 f"group {', '.join(map(str, sorted(elsewhere)))}, in which {key.hash} was stored",
                 f"a removal from group {key.group}",
-                at_batch(batch, event=event),
+                at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
     @judge("KVW-EVT-018", arrays="exempt")

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kvwire.cache.ledger import Key, Ledger, State
+from kvwire.cache.ledger import Key, Ledger, State, Stores
 from kvwire.history.exchanges import Exchange, exchanges
 from kvwire.history.progress import Moment, moments
-from kvwire.history.timeline import Answer, Incarnation, Timeline
+from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
 from kvwire.standard.statement import Statement
 from kvwire.trace.calls import RestartCall
 from kvwire.trace.detail import Stimulus
@@ -42,6 +42,7 @@ class Facts:
         self._records = records
         self._timeline = timeline
         self.ledger = Ledger(statement.residency)
+        self.stores = Stores()
         self.changes: Sequence[Change] = ()
         """What the event that is being shown does, block by block."""
         self.cleared: frozenset[Key] = frozenset()
@@ -109,6 +110,7 @@ class Facts:
     def on_incarnation(self, incarnation: Incarnation) -> None:
         """An incarnation begins."""
         self.ledger.begin(origin_known=incarnation.origin_known)
+        self.stores.begin()
 
     def on_gap(self) -> None:
         """Something is missing, or cannot be read."""
@@ -130,3 +132,13 @@ class Facts:
         if event.parent is not None:
             self.parent = self.ledger.parent_state(event.group, event.parent)
         self.changes = [Change(key, self.ledger.store(key)) for key in keys]
+
+    def after_event(self, batch: Batch, event: Event) -> None:
+        """The areas have seen it: what it stores was stored in this batch."""
+        if event.sound and event.kind == "stored":
+            self.stores.add(batch.number, event.hashes)
+
+    def stored_in(self, block: int | None) -> str | None:
+        """The number of the batch that stored a block last, before the event that is being shown; None: not known."""
+        number = None if block is None else self.stores.last(block)
+        return None if number is None else str(number)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from kvwire.cache.identity import Identity, Sight
 from kvwire.cache.parity import Example, Examples, Match, Parity
 from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
@@ -107,10 +109,14 @@ class Hashing(Area):
             self.true_function()
         self.different_scopes()
 
-    def _at(self, say: Say, batch: Batch, event: Event, index: int) -> Where:
-        """The place of a hash, while findings are still shown; walking every payload would cost too much."""
-        shown = len(say.tally.findings) < EXAMPLES
-        return at_hash(batch, event, index) if shown else at_batch(batch)
+    def _at(self, say: Say, batch: Batch, event: Event, index: int, block: int | None = None) -> Where:
+        """The place of a hash, while findings are still shown; walking every payload would cost too much.
+
+        ``block``: one that was stored before, to which it is compared.
+        """
+        if len(say.tally.findings) >= EXAMPLES:
+            return at_batch(batch)
+        return msgspec.structs.replace(at_hash(batch, event, index), stored=self.facts.stored_in(block))
 
     # announcements
 
@@ -289,7 +295,7 @@ class Hashing(Area):
             say.broke(
                 "a hash of its own for each chain of tokens",
                 f"hash {event.hashes[index]}, which stood for {sight.clash}",
-                self._at(say, batch, event, index),
+                self._at(say, batch, event, index, event.hashes[index]),
             )
 
     @judge("KVW-HSH-006")
@@ -308,7 +314,7 @@ class Hashing(Area):
             say.broke(
                 f"{sight.before}, the hash of this chain before ({sight.scope})",
                 str(event.hashes[index]),
-                self._at(say, batch, event, index),
+                self._at(say, batch, event, index, sight.before),
             )
 
     @judge("KVW-HSH-005")

@@ -59,13 +59,19 @@ class Reason(enum.StrEnum):
 
 
 class Where(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A place in the trace: record index, sequence number, frame, byte offset in the frame, and the bytes in hex."""
+    """A place in the trace: record index, sequence number, frame, byte offset in the frame, and the bytes in hex.
+
+    ``stored`` is the number of the batch that last stored the block of which a finding speaks, where that is known.
+    ``probe`` is the probe during which the record was made; the conclusion adds it, where the trace tells.
+    """
 
     record: int | None = None
     number: str | None = None
     frame: str | None = None
     offset: int | None = None
     hex: str | None = None
+    stored: str | None = None
+    probe: str | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -76,6 +76,10 @@ def _place(finding: Finding) -> str:
         parts.append(f"byte {where.offset}")
     if where.hex:
         parts.append(f"hex {where.hex}")
+    if where.stored is not None:
+        parts.append(f"the block last stored in number {where.stored}")
+    if where.probe is not None:
+        parts.append(f"during probe {where.probe}")
     return ", ".join(parts) or "the run as a whole"
 
 

@@ -14,6 +14,7 @@ from kvwire.standard.registry import (
     ProfileError,
     ProfileFile,
     Registry,
+    UnknownNameError,
     area_of,
     lower,
     united,
@@ -33,7 +34,7 @@ def _faults(name: str, files: Mapping[str, ProfileFile], registry: Registry) -> 
             yield part if part not in AREAS else "", f"nothing that it extends has {part}: remove it"
     for requirement_id, level in files[name].sentences.items():
         if requirement_id not in registry:
-            yield requirement_id, "the standard does not have this id: correct or remove it"
+            yield requirement_id, _unknown(requirement_id, registry)
         elif registry[requirement_id].binds != "publisher":
             binds = registry[requirement_id].binds
             yield requirement_id, f"binds a {binds}, and profiles are about publishers: remove it"
@@ -43,6 +44,13 @@ def _faults(name: str, files: Mapping[str, ProfileFile], registry: Registry) -> 
             yield requirement_id, "what it extends has this id, from the same level or a lower one: remove it"
         elif level is not None and (fault := _out_of_reach(level, requirement_id, registry)):
             yield requirement_id, f"wanted conclusive at level {level}, but {fault}: name another level, or null"
+
+
+def _unknown(name: str, registry: Registry) -> str:
+    try:
+        return f"ids stand in full here: write {registry.resolve(name)}"
+    except UnknownNameError:
+        return "the standard does not have this id: correct or remove it"
 
 
 def _out_of_reach(level: str, name: str, registry: Registry) -> str:

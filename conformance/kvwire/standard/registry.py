@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -119,15 +119,36 @@ class Registry:
         self._by_id = {requirement.id: requirement for requirement in requirements}
 
     def __getitem__(self, requirement_id: str) -> Requirement:
-        try:
-            return self._by_id[requirement_id]
-        except KeyError:
-            near = [known for known in self._by_id if known.split("-")[1] in requirement_id.upper()]
-            hint = f"; of that area: {', '.join(near)}" if near else "; `kvwire list` shows them all"
-            raise UnknownNameError(f"no requirement {requirement_id!r}{hint}") from None
+        return self._by_id[requirement_id]
 
     def __contains__(self, requirement_id: object) -> bool:
         return requirement_id in self._by_id
+
+    def resolve(self, text: str) -> str:
+        """The id that a user means: ``KVW-SEQ-009``, ``SEQ-009`` or ``seq-9``.
+
+        Raises:
+            UnknownNameError: when there is none.
+        """
+        area, _, number = text.strip().upper().removeprefix("KVW-").partition("-")
+        name = f"KVW-{area}-{number.zfill(3)}"
+        if name not in self._by_id:
+            near = [known for known in self._by_id if known.split("-")[1] in text.upper()]
+            hint = f"; of that area: {', '.join(near)}" if near else "; `kvwire list` shows them all"
+            raise UnknownNameError(f"no requirement {text!r}{hint}")
+        return name
+
+    def select(self, words: Iterable[str]) -> frozenset[str]:
+        """The ids that a user names, each word an id as in ``resolve`` or an area such as ``SEQ``.
+
+        Raises:
+            UnknownNameError: for a word that is neither.
+        """
+        found: set[str] = set()
+        for word in words:
+            area = word.strip().upper()
+            found |= {r.id for r in self.requirements if r.area == area} or {self.resolve(word)}
+        return frozenset(found)
 
     def binding(self, who: Binds) -> tuple[Requirement, ...]:
         """The requirements that bind a publisher, consumer or replay client."""

@@ -16,7 +16,7 @@ def lowered(trace: Trace, level: ControlLevel) -> Trace:
     """What the same run would have shown at a lower level of control: the records that need more are left out.
 
     ``passive`` keeps live messages and their monitors, ``replayable`` replay requests and answers too. What the
-    publisher declares is kept. Other instances need an adapter.
+    publisher declares is kept, and what the harness says of itself. Other instances need an adapter.
     """
     if level == "driven":
         return trace

@@ -299,6 +299,16 @@ class Trouble(Detail, frozen=True, kw_only=True):
     code: int | None = None
 
 
+class ProbeMark(Detail, frozen=True, kw_only=True):
+    """A probe begins or ends; what stands between the two was recorded during it, on whatever stream."""
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "probe"
+
+    name: str
+    phase: Literal["begins", "ends"]
+
+
 class Witnesses(Detail, frozen=True, kw_only=True):
     """The live witnesses of a stream, and the options of their sockets."""
 

@@ -45,8 +45,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     A ``stream`` that the header does not declare is another instance of the publisher, which the harness started beside
     the one under test. ``frames`` for what a socket received, ``detail`` for the rest: what a monitor said, a stimulus,
-    a process event, or the harness's own trouble. ``connection`` counts the handshakes of the recorder so far; ``life``
-    is the adapter's count of starts.
+    a process event, or what the harness says of itself: its trouble, and which probe is at work. ``connection`` counts
+    the handshakes of the recorder so far; ``life`` is the adapter's count of starts.
     """
 
     t_ns: int
@@ -99,7 +99,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What must be known to judge a trace: target, level of control, who chose what, statement, streams.
 
     ``drive`` is what drove a target that cannot be driven by itself (``--drive``).
-    ``probes`` names what was run, ``left_out`` what would have applied and was left out by the ``mode``;
+    ``probes`` names what was run, ``left_out`` what would have applied and was left out: by the ``mode``, or because it
+    serves none of the sentences that were wanted;
     ``life_from_start`` says that the harness started the publisher itself, so that its
     first life began on this trace.
     """

@@ -18,7 +18,7 @@ from tests.kit.probing import QUICK, is_whole, marks, session
 from kvwire.attack.probes import live, replay, reset, restart, stop, workload
 from kvwire.attack.probes.catalog import PROBES, plan
 from kvwire.attack.probes.kit import readiness
-from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Limits, Session
 from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
@@ -194,24 +194,24 @@ Scripted = Callable[[list[list[list[bytes]]]], Session]
 
 def test_an_answer_with_a_hole_is_asked_for_again_at_once(recorder: Recorder, scripted: Scripted) -> None:
     run = scripted([[item(0), item(2), END], [item(0), item(1), item(2), END]])
-    with Asker(run) as asker:
-        asker.ask(run.streams[0], 0)
+    with ReplayClients(run) as replays:
+        replays.ask(run.streams[0], 0)
     assert [(m.again, m.start) for m in marks(recorder, ReplayRequest)] == [(False, "0"), (True, "1")]
 
 
 def test_a_second_end_marker_is_heard_too(recorder: Recorder, scripted: Scripted) -> None:
     run = scripted([[item(0), END, END]])
-    with Asker(run) as asker:
-        asker.ask(run.streams[0], 0)
-        asker.linger()
+    with ReplayClients(run) as replays:
+        replays.ask(run.streams[0], 0)
+        replays.linger()
     assert [r.frames[2] for r in recorder.records if r.is_replay and r.frames].count(b"\xff" * 8) == 2
 
 
 def test_no_end_marker_ends_at_the_bound(recorder: Recorder, scripted: Scripted) -> None:
     run = scripted([[item(0)]])
     began = time.monotonic()
-    with Asker(run) as asker:
-        client = asker.ask(run.streams[0], 0)
+    with ReplayClients(run) as replays:
+        client = replays.ask(run.streams[0], 0)
     assert client.outcome == "timeout"
     assert time.monotonic() - began < 5
     assert marks(recorder, ReplayDone)[0] == ReplayDone(client="replay-1", outcome="timeout", after_s=0.5, messages=1)

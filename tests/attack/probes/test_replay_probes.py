@@ -22,7 +22,7 @@ from tests.kit.runs import LIMITS, judged, spoken
 
 from kvwire.attack.probes import late_join, live, replay_overflow, replay_pressure
 from kvwire.attack.probes.kit import readiness
-from kvwire.attack.probes.kit.replay_client import Client, Question
+from kvwire.attack.probes.kit.replay_client import Client, Request
 from kvwire.attack.probes.kit.session import Limits, Session
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
@@ -132,13 +132,13 @@ def test_what_is_evicted_is_no_sign_of_another_answer(
 ) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     client = Client(context, "r", Stream(name="s", endpoint="ipc://nowhere", replay=f"ipc://{room}/nobody"))
-    client.questions += [Question(str(start), start) for start in (0, 1, 2)]
+    client.requests += [Request(str(start), start) for start in (0, 1, 2)]
     told: list[str] = []
     for number in came:
-        question = client.question_of(number, oldest)
-        question.marked = number is END
-        question.numbers += [] if number is END else [number]
-        told += [question.name] if question.name not in told else []
+        request = client.request_of(number, oldest)
+        request.marked = number is END
+        request.numbers += [] if number is END else [number]
+        told += [request.name] if request.name not in told else []
     client.close()
     context.destroy(linger=0)
     assert told == answers

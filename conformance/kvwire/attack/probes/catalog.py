@@ -49,6 +49,10 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-def plan(session: Session, mode: Mode = "plain") -> tuple[Probe, ...]:
-    """The probes of a mode for which the run can do what they need, in order."""
-    return tuple(probe for probe in PROBES if probe.applies(session, mode))
+def plan(session: Session, mode: Mode = "plain", only: frozenset[str] | None = None) -> tuple[Probe, ...]:
+    """The probes of a mode for which the run can do what they need, in order.
+
+    With ``only`` those that serve one of these ids, and ``live``, on which every other one builds.
+    """
+    able = [probe for probe in PROBES if probe.applies(session, mode)]
+    return tuple(probe for probe in able if only is None or probe is live.PROBE or probe.aims_at(only))

@@ -6,9 +6,9 @@ import zmq
 
 from kvwire.attack.probes.kit.attacked import attacked
 from kvwire.attack.probes.kit.publish_latency import strain, unread
-from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Probe, Session
-from kvwire.attack.probes.kit.tagged_batches import TAIL_S, Markers, tail
+from kvwire.attack.probes.kit.tagged_batches import TAIL_S, TaggedBatches, tail
 from kvwire.standard.protocol import Refused, Start, Unsupported
 
 QUEUE = 4
@@ -24,34 +24,34 @@ STARTS = (Start(queue=QUEUE, hwm=MARK), Start(queue=QUEUE), Start(hwm=MARK), Sta
 """What an instance is started with: the first that it takes."""
 
 
-def overflow(session: Session, markers: Markers) -> bool:
+def overflow(session: Session, tagged: TaggedBatches) -> bool:
     """Many more batches at once than the queue holds."""
 
     def act() -> bool:
-        markers.one()
-        markers.burst([markers.batch() for _ in range(BURST)])
-        return tail(session, markers)
+        tagged.one()
+        tagged.burst([tagged.batch() for _ in range(BURST)])
+        return tail(session, tagged)
 
-    return strain(session, markers, "full queue", act)
+    return strain(session, tagged, "full queue", act)
 
 
-def grief(session: Session, markers: Markers) -> bool:
+def grief(session: Session, tagged: TaggedBatches) -> bool:
     """A batch that cannot be encoded, and one that cannot be sent, among others."""
     driver = session.driver
     assert driver is not None
     for kind in FAULTS:
-        markers.one()
+        tagged.one()
         try:
             driver.fault(kind)
         except (Refused, Unsupported):
             continue
-        markers.one()
-        if not tail(session, markers):
+        tagged.one()
+        if not tail(session, tagged):
             return False
     return True
 
 
-def asleep(session: Session, markers: Markers) -> bool:
+def asleep(session: Session, tagged: TaggedBatches) -> bool:
     """Large batches while one subscriber reads nothing; the other has to get every one."""
     stream = session.driven
 
@@ -59,24 +59,24 @@ def asleep(session: Session, markers: Markers) -> bool:
         for _ in range(LARGE):
             if session.left() <= 0:
                 break
-            markers.one(LARGE_BLOCKS // markers.events)
-        return tail(session, markers)
+            tagged.one(LARGE_BLOCKS // tagged.events)
+        return tail(session, tagged)
 
     with unread(session, zmq.SUB, stream.endpoint if stream.mode == "connect" else None) as connected:
-        return strain(session, markers, "a subscriber that does not read", act) if connected else True
+        return strain(session, tagged, "a subscriber that does not read", act) if connected else True
 
 
 def attack(session: Session) -> None:
     """All of it, then what the publisher retained of it."""
-    markers = Markers(session)
+    tagged = TaggedBatches(session)
     for step in (overflow, grief, asleep):
-        if session.left() <= 0 or not step(session, markers):
+        if session.left() <= 0 or not step(session, tagged):
             break
     session.stats()
     stream = session.driven
     if stream.replay is not None:
-        with Asker(session) as asker:
-            asker.ask(stream, 0)
+        with ReplayClients(session) as replays:
+            replays.ask(stream, 0)
 
 
 def run(session: Session) -> None:
@@ -90,6 +90,7 @@ PROBE = Probe(
     name="gaps",
     run=run,
     needs=frozenset({"fresh", "publish"}),
+    serves="LIV-001 SEQ-002 SEQ-009 SEQ-010",
     must_survive=("KVW-SEQ-009",),
     bounds=f"{BURST} batches at once for a queue of {QUEUE}; the last batch of each step is awaited for {TAIL_S:g} s",
 )

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from kvwire.attack.probes.kit.lifecycle import Visits
-from kvwire.attack.probes.kit.sandbox import Ground, ports, who_can_come
+from kvwire.attack.probes.kit.lifecycle import Lifecycle
+from kvwire.attack.probes.kit.sandbox import Sandbox, ports, who_can_come
 from kvwire.attack.probes.kit.session import Instance, Probe, Session
-from kvwire.attack.probes.kit.subscribers import Ears
+from kvwire.attack.probes.kit.subscribers import Subscribers
 from kvwire.standard.protocol import AdapterError, Start
 from kvwire.wire.endpoint_rules import IPC_BYTES, NO_REPLAY, PORT_MAX
 
@@ -19,7 +19,7 @@ PROCESSES = 4
 RANK = 3
 WORLD = 4
 
-Make = Callable[[Ground], Start | None]
+Make = Callable[[Sandbox], Start | None]
 """Makes one ``start`` when its turn comes; None when this machine cannot offer what it takes."""
 
 
@@ -36,7 +36,7 @@ def only(endpoint: str, **more: int | bool) -> Start:
 def _pair(apart: int, **more: int) -> Make:
     """Publish and replay ports so far apart, on this rank's ports."""
 
-    def make(_: Ground) -> Start | None:
+    def make(_: Sandbox) -> Start | None:
         rank = more.get("rank", 0)
         first = ports(rank, abs(apart) + rank)
         if first is None:
@@ -51,14 +51,14 @@ def _pair(apart: int, **more: int) -> Make:
 def _of_port(text: Callable[[int], str], **more: int | bool) -> Make:
     """An endpoint made from a free port."""
 
-    def make(_: Ground) -> Start | None:
+    def make(_: Sandbox) -> Start | None:
         port = ports()
         return None if port is None else only(text(port), **more)
 
     return make
 
 
-def _of_rank(_: Ground) -> Start | None:
+def _of_rank(_: Sandbox) -> Start | None:
     """A tcp endpoint whose port for the rank is free."""
     port = ports(RANK)
     return None if port is None else only(tcp(port), rank=RANK, world=WORLD)
@@ -67,14 +67,14 @@ def _of_rank(_: Ground) -> Start | None:
 def _of_world(beyond: int) -> Make:
     """As many ranks as there are ports from a free one on, and some beyond."""
 
-    def make(_: Ground) -> Start | None:
+    def make(_: Sandbox) -> Start | None:
         port = ports()
         return None if port is None else only(tcp(port), rank=0, world=PORT_MAX - port + 1 + beyond)
 
     return make
 
 
-def _ipv6(_: Ground) -> Start | None:
+def _ipv6(_: Sandbox) -> Start | None:
     port = ports(family="tcp6")
     return None if port is None else only(tcp(port, "[::1]"))
 
@@ -86,19 +86,19 @@ def _never(endpoint: str, **more: int | bool) -> Make:
 def _in_room(publish: str, replay: str) -> Make:
     """Names in the private directory, or endpoints as they are."""
 
-    def make(ground: Ground) -> Start:
-        first, second = (name if ":" in name else ground.ipc(name) for name in (publish, replay))
+    def make(sandbox: Sandbox) -> Start:
+        first, second = (name if ":" in name else sandbox.ipc(name) for name in (publish, replay))
         return Start(endpoint=first, replay=second)
 
     return make
 
 
-def _ranked(ground: Ground) -> Start:
-    return Start(endpoint=ground.ipc("ranked"), replay=ground.ipc("asked"), rank=RANK, world=WORLD)
+def _ranked(sandbox: Sandbox) -> Start:
+    return Start(endpoint=sandbox.ipc("ranked"), replay=sandbox.ipc("asked"), rank=RANK, world=WORLD)
 
 
 def _long(length: int, **more: int) -> Make:
-    return lambda ground: only(ground.ipc_of_length(length), **more)
+    return lambda sandbox: only(sandbox.ipc_of_length(length), **more)
 
 
 TABLE: tuple[Make, ...] = (
@@ -111,7 +111,7 @@ TABLE: tuple[Make, ...] = (
     _ipv6,
     _in_room("events", "replay"),
     _ranked,
-    lambda ground: only(ground.ipc("alone"), rank=RANK, world=WORLD),
+    lambda sandbox: only(sandbox.ipc("alone"), rank=RANK, world=WORLD),
     _long(IPC_BYTES),
     lambda _: only(tcp(0), ephemeral=True),
     # what cannot, for one reason each
@@ -145,27 +145,27 @@ TABLE: tuple[Make, ...] = (
 def run(session: Session) -> None:
     """Try the table; an adapter that broke is replaced by another process of the same command."""
     left = deque(TABLE)
-    with Ground() as ground, Ears(session) as ears:
-        visits = Visits(session, ground, ears)
+    with Sandbox() as sandbox, Subscribers(session) as subscribers:
+        lifecycle = Lifecycle(session, sandbox, subscribers)
         for _ in range(PROCESSES):
             if not left or session.left() <= 0:
                 return
             with session.fresh() as (instance,):
-                while left and session.left() > 0 and _try(session, visits, instance, left.popleft()):
+                while left and session.left() > 0 and _try(session, lifecycle, instance, left.popleft()):
                     pass
 
 
-def _try(session: Session, visits: Visits, instance: Instance, make: Make) -> bool:
+def _try(session: Session, lifecycle: Lifecycle, instance: Instance, make: Make) -> bool:
     """Try one entry; False when the adapter is of no more use."""
-    chosen = make(visits.ground)
+    chosen = make(lifecycle.sandbox)
     if chosen is None:
         return True
     given = {name: value for name, value in msgspec.to_builtins(chosen).items() if value is not None}
     start = msgspec.structs.replace(elsewhere(session.start), **given)
     try:
-        bound = visits.begin(instance, start)
+        bound = lifecycle.begin(instance, start)
         if bound is not None:
-            visits.end(instance, bound)
+            lifecycle.end(instance, bound)
     except AdapterError:  # it stands in the record of the call
         return _goes_on(instance)
     return True
@@ -204,12 +204,14 @@ PLACES = Probe(
     mode="quick",
     run=look,
     needs=frozenset({"passive"}),
+    serves="EXP",
     bounds="nothing is awaited",
 )
 PROBE = Probe(
     name="endpoints",
     run=run,
     needs=frozenset({"start", "stop", "fresh"}),
+    serves="END EXP-002 LIV-005",
     bounds="starts and stops as the driver bounds them, a handshake within handshake_s, a port free within stop_s and "
     "a second",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.attack.probes.kit.attacked import attacked
-from kvwire.attack.probes.kit.drained_prompts import Touching
+from kvwire.attack.probes.kit.drained_prompts import DrainedPrompts
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.standard.protocol import Start
 
@@ -19,25 +19,25 @@ SMALL_ONES = 8
 
 def attack(session: Session) -> None:
     """Shed stores and have them announced; go on below them; evict a little at a time, and much at once."""
-    touching = Touching(session)
+    drained = DrainedPrompts(session)
     offers = session.offers
-    touching.begin()
+    drained.begin()
     first, second = offers.tokens(LONG), offers.tokens(LONG)
     for prompt in (first, first, first, first, first + offers.tokens(SMALL)):
-        touching.touch(prompt)
+        drained.prompt(prompt)
     for prompt in (second, second + offers.tokens(SMALL)):
-        touching.touch(prompt)
-    touching.ask()
+        drained.prompt(prompt)
+    drained.ask()
     for _ in range(SMALL_ONES):
-        touching.touch(offers.tokens(SMALL))
-        touching.ask()
+        drained.prompt(offers.tokens(SMALL))
+        drained.ask()
     for _ in range(CAPACITY // CAP):
-        touching.touch(offers.tokens(CAP))
-    touching.ask()
+        drained.prompt(offers.tokens(CAP))
+    drained.ask()
     for _ in range(2):
-        touching.touch(offers.tokens(LONG))
-        touching.ask()
-    touching.end()
+        drained.prompt(offers.tokens(LONG))
+        drained.ask()
+    drained.end()
 
 
 def run(session: Session) -> None:
@@ -51,6 +51,7 @@ PROBE = Probe(
     name="cap",
     run=run,
     needs=frozenset({"fresh", "cache"}),
+    serves="CHN-003 RES-003 RES-007 RES-008 RES-009",
     must_survive=("KVW-RES-007",),
     bounds=f"an entry limit of {CAP}; each prompt's effects are awaited for settle_s",
 )

@@ -76,12 +76,14 @@ PROBE = Probe(
     name="heartbeat",
     run=run,
     needs=frozenset({"heartbeat"}),
+    serves="LIV-002",
     bounds=f"twice the declared interval and {GRACE_S:g} s, where the interval is {LONGEST_S:g} s at most",
 )
 LONG = Probe(
     name="heartbeat-long",
     run=run_long,
     needs=frozenset({"heartbeat"}),
+    serves="LIV-002",
     mode="thorough",
     bounds=f"twice the declared interval and {GRACE_S:g} s",
 )

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import msgspec
 
 from kvwire.attack.probes.endpoints import elsewhere, tcp
-from kvwire.attack.probes.kit.lifecycle import Visits
+from kvwire.attack.probes.kit.lifecycle import Lifecycle
 from kvwire.attack.probes.kit.offers import Offers
-from kvwire.attack.probes.kit.sandbox import Ground, ports
+from kvwire.attack.probes.kit.sandbox import Sandbox, ports
 from kvwire.attack.probes.kit.session import Instance, Probe, Session
-from kvwire.attack.probes.kit.subscribers import Ear, Ears
+from kvwire.attack.probes.kit.subscribers import Subscriber, Subscribers
 from kvwire.standard.protocol import AdapterError, Bound, Refused
 from kvwire.trace.marks import Ranks
 from kvwire.wire.endpoint_rules import NO_REPLAY, connectable
@@ -32,7 +32,7 @@ RETRY_S = 0.05
 class Member:
     """One rank: its instance, where it is, what it is offered, and who listens."""
 
-    def __init__(self, session: Session, ears: Ears, instance: Instance, bound: Bound, rank: int) -> None:
+    def __init__(self, session: Session, subscribers: Subscribers, instance: Instance, bound: Bound, rank: int) -> None:
         self.instance = instance
         self.bound = bound
         self.fed = 0
@@ -40,12 +40,14 @@ class Member:
         vocabulary = range((rank + 1) * TOKENS, (rank + 2) * TOKENS)
         self.offers = Offers(session.seed + rank, statement.algorithm, session.block_size, rank, vocabulary)
         place = bound.endpoint if bound.mode == "bind" else connectable(bound.endpoint)
-        self.ear: Ear | None = None if place is None else ears.listen(instance.name, place, bound.mode)
+        self.subscriber: Subscriber | None = (
+            None if place is None else subscribers.listen(instance.name, place, bound.mode)
+        )
 
     @property
     def seen(self) -> int:
         """Messages heard of it."""
-        return 0 if self.ear is None else self.ear.seen
+        return 0 if self.subscriber is None else self.subscriber.seen
 
     def feed(self) -> None:
         """A prompt, or a batch where there is no engine."""
@@ -59,25 +61,27 @@ class Member:
 
 def run(session: Session) -> None:
     """Start the ranks where they can be started, feed them in turns, stop one, and feed the others again."""
-    with Ground() as ground, Ears(session) as ears, session.fresh(RANKS) as instances:
+    with Sandbox() as sandbox, Subscribers(session) as subscribers, session.fresh(RANKS) as instances:
         try:
-            bounds = _begin(session, Visits(session, ground, ears), instances)
+            bounds = _begin(session, Lifecycle(session, sandbox, subscribers), instances)
             if bounds is not None:
-                _feed(session, [Member(session, ears, *pair, rank) for rank, pair in enumerate(bounds)])
+                _feed(session, [Member(session, subscribers, *pair, rank) for rank, pair in enumerate(bounds)])
         except (AdapterError, Refused):  # it stands in the record of the call
             return
 
 
-def _begin(session: Session, visits: Visits, instances: Sequence[Instance]) -> list[tuple[Instance, Bound]] | None:
+def _begin(
+    session: Session, lifecycle: Lifecycle, instances: Sequence[Instance]
+) -> list[tuple[Instance, Bound]] | None:
     """Start every rank at one endpoint, as an operator configures it: ipc, tcp, or wherever the adapter puts them."""
     base = ports(*range(RANKS))
-    places = [visits.ground.ipc("rank"), *([] if base is None else [tcp(base)]), None]
+    places = [lifecycle.sandbox.ipc("rank"), *([] if base is None else [tcp(base)]), None]
     common = {"world": RANKS, "ranks_per_host": RANKS, "replay": NO_REPLAY}
     for place in places:
         started: list[tuple[Instance, Bound]] = []
         for rank, instance in enumerate(instances):
             start = msgspec.structs.replace(elsewhere(session.start), endpoint=place, rank=rank, **common)
-            bound = visits.begin(instance, start)
+            bound = lifecycle.begin(instance, start)
             if bound is None:
                 break
             started.append((instance, bound))
@@ -111,8 +115,8 @@ def _feed(session: Session, members: Sequence[Member]) -> None:
 
 def _hear(members: Sequence[Member]) -> None:
     for member in members:
-        if member.ear is not None:
-            member.ear.take()
+        if member.subscriber is not None:
+            member.subscriber.take()
 
 
 def _prime(session: Session, members: Sequence[Member]) -> None:
@@ -151,5 +155,6 @@ PROBE = Probe(
     name="ranks",
     run=run,
     needs=frozenset({"start", "stop", "fresh"}),
+    serves="END-002 END-003 RNK SEQ-005",
     bounds="ranks are primed within prime_s; what a prompt causes is over after quiet_s without a message, or settle_s",
 )

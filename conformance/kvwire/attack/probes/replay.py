@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvwire.attack.probes.kit.replay_client import Asker, Client, start_frame
+from kvwire.attack.probes.kit.replay_client import Client, ReplayClients, start_frame
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.standard.statement import Stream
 
@@ -29,35 +29,35 @@ MALFORMED: tuple[tuple[str, tuple[bytes, ...]], ...] = (
 """Requests that are not well-formed, by what is wrong; whoever overlooks it reads 0, and answers with everything."""
 
 
-def starts(asker: Asker, stream: Stream) -> bool:
+def starts(replays: ReplayClients, stream: Stream) -> bool:
     """Ask from 0, the middle, the newest, the future and the last; False when nobody is there to be asked."""
-    first = asker.ask(stream, 0)
+    first = replays.ask(stream, 0)
     if first.outcome == "unreachable":
         return False
-    live = asker.session.recorder.newest(stream.name)
+    live = replays.session.recorder.newest(stream.name)
     oldest = first.numbers[0] if first.numbers else 0
     newest = max([*first.numbers[-1:], *([] if live is None else [live])], default=0)
     for start in ((oldest + newest) // 2, newest, newest + FUTURE, LAST):
-        asker.ask(stream, start)
+        replays.ask(stream, start)
     return True
 
 
-def malformed(asker: Asker, stream: Stream) -> None:
+def malformed(replays: ReplayClients, stream: Stream) -> None:
     """Ask wrongly in every way, and after each time rightly, on another connection; then await the wrong ones.
 
     What is sent behind them on their own connections is well-formed too, and has to be served.
     """
-    newest = asker.session.recorder.newest(stream.name) or 0
+    newest = replays.session.recorder.newest(stream.name) or 0
     wrong: list[Client] = []
     silent = 0
     for kind, frames in MALFORMED:
-        client = asker.connect(stream)
-        if asker.send(client, kind, frames).outcome is None:
+        client = replays.connect(stream)
+        if replays.send(client, kind, frames).outcome is None:
             wrong.append(client)
-        silent += asker.ask(stream, newest).outcome == "timeout"
+        silent += replays.ask(stream, newest).outcome == "timeout"
         if silent == ENOUGH:
             break
-    asker.await_read(wrong, newest + FUTURE)
+    replays.await_read(wrong, newest + FUTURE)
 
 
 def run(session: Session) -> None:
@@ -65,9 +65,9 @@ def run(session: Session) -> None:
     for stream in session.streams:
         if stream.replay is None:
             continue
-        with Asker(session) as asker:
-            if starts(asker, stream):
-                malformed(asker, stream)
+        with ReplayClients(session) as replays:
+            if starts(replays, stream):
+                malformed(replays, stream)
 
 
 PROBE = Probe(
@@ -75,6 +75,7 @@ PROBE = Probe(
     mode="quick",
     run=run,
     needs=frozenset({"replayable"}),
+    serves="SEQ-001 SEQ-008 REP EVT-017 CHN HSH RES",  # what is resident is known where the beginning is replayed
     must_survive=(SURVIVE,),
     bounds="an answer is over at its end marker, after replay_messages, or after replay_s without a message; "
     "what comes later is heard for late_s",

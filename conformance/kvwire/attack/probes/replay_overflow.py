@@ -17,7 +17,7 @@ import time
 import zmq
 
 from kvwire.attack.probes.kit.attacked import attacked
-from kvwire.attack.probes.kit.replay_client import Asker, Client, Question
+from kvwire.attack.probes.kit.replay_client import Client, ReplayClients, Request
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.kit.traffic import Traffic
 from kvwire.attack.probes.replay_pressure import CALM, MARKS, PLAIN, Attack
@@ -71,13 +71,13 @@ def fill(session: Session) -> None:
         session.wait(seen, SEEN_S)
 
 
-def gulp(asker: Asker, client: Client, pause_s: float) -> float:
+def gulp(replays: ReplayClients, client: Client, pause_s: float) -> float:
     """Read the answer that a client waits for, after a pause when it begins, and record it then.
 
     Return how long it took, in seconds, from its first message to its last.
     """
     frames: list[tuple[bytes, ...]] = []
-    if not client.socket.poll(int(1000 * asker.session.limits.replay_s)):
+    if not client.socket.poll(int(1000 * replays.session.limits.replay_s)):
         return 0.0
     began = ended = time.monotonic()
     time.sleep(pause_s)
@@ -89,24 +89,24 @@ def gulp(asker: Asker, client: Client, pause_s: float) -> float:
         if END_SEQUENCE in frames[-1]:
             break
     for message in frames:
-        asker.take_in(client, message)
+        replays.take_in(client, message)
     return ended - began
 
 
-def crowd(session: Session, asker: Asker) -> None:
+def crowd(session: Session, replays: ReplayClients) -> None:
     """Offer live batches at once, in peace and then while as many requests wait as are declared; nobody reads them."""
     traffic, stream, bounds = Traffic(session), session.driven, session.statement.bounds
     burst = max(1, min(BURST, (session.statement.queue or BURST) // 2))
     if not any(traffic.awaited("nothing", burst) for _ in range(CALM)):
         return
-    clients = [asker.connect(stream, mark=MARKS[0]) for _ in range(max(1, min(CLIENTS, bounds.replay_clients)))]
+    clients = [replays.connect(stream, mark=MARKS[0]) for _ in range(max(1, min(CLIENTS, bounds.replay_clients)))]
     for client in clients:
         client.reading = False
         for _ in range(max(1, bounds.replay_waiting)):
-            asker.request(client, 0, situation="vanishing")
+            replays.request(client, 0, situation="vanishing")
     before = session.recorder.newest(stream.name) or 0
     traffic.awaited("replay", burst)
-    asker.vanish(clients)
+    replays.vanish(clients)
     session.wait(lambda: (session.recorder.newest(stream.name) or 0) >= before + burst, DRAINED_S)
 
 
@@ -117,30 +117,30 @@ def attack(session: Session) -> None:
     """
     with contextlib.suppress(Refused):
         fill(session)
-    with Asker(session) as asker:
+    with ReplayClients(session) as replays:
         stream = session.driven
-        numbers = sorted(asker.heard(stream, 0))
+        numbers = sorted(replays.heard(stream, 0))
         if len(numbers) < OVERFLOW:
             return
-        attacker = Attack(session, asker, stream, PLAIN)
+        attacker = Attack(session, replays, stream, PLAIN)
 
-        def answer(pause_s: float) -> tuple[float, Question]:
+        def answer(pause_s: float) -> tuple[float, Request]:
             client = attacker.pause(numbers, SEND_MARK)
-            took = gulp(asker, client, pause_s)
+            took = gulp(replays, client, pause_s)
             attacker.resume([client], pause_s, numbers, ask_behind=True)
-            return took, client.questions[0]
+            return took, client.requests[0]
 
         took, _ = answer(MOMENT_S)
         whole = 0
         for share in SHARES:
-            _, question = answer(share * took)
-            whole += question.marked and len(question.numbers) == len(numbers)
-            if whole == WHOLE or (question.marked and question.holes) or session.left() <= 0:
+            _, request = answer(share * took)
+            whole += request.marked and len(request.numbers) == len(numbers)
+            if whole == WHOLE or (request.marked and request.holes) or session.left() <= 0:
                 break
         for _ in range(TELLING):
             if session.left() <= 0 or answer(MOMENT_S)[1].marked:
                 break
-        crowd(session, asker)
+        crowd(session, replays)
 
 
 def run(session: Session) -> None:
@@ -154,6 +154,7 @@ PROBE = Probe(
     name="torrent",
     run=run,
     needs=frozenset({"fresh", "publish", "replayable"}),
+    serves="REP-008 REP-009 REP-010 REP-011 REP-020",
     must_survive=("KVW-REP-018",),
     bounds=f"{RETAINED} batches are offered, {OFFERED} at once, and awaited for {SEEN_S:g} s each time; answers as in "
     f"the replay probe; the last of {BURST} live batches within live_delay_s",

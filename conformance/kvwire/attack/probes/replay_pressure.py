@@ -17,7 +17,7 @@ import msgspec
 import zmq
 
 from kvwire.attack.probes.kit.killed_client import kill_one
-from kvwire.attack.probes.kit.replay_client import POLL_MS, Asker, Client, Question
+from kvwire.attack.probes.kit.replay_client import POLL_MS, Client, ReplayClients, Request
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.kit.traffic import Traffic
 from kvwire.standard.statement import Stream
@@ -41,7 +41,6 @@ CALM = 3
 """How often a live batch may be late before the attack, on a busy machine."""
 EXTRA = 4
 """How many clients more than declared ask at once, in a crowd."""
-SURVIVE = ("KVW-REP-018",)
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +67,9 @@ LONG = Scale(retained=3000, evicted=20_000, clients=None, flood=1000, pauses=3.0
 class Attack:
     """The attack on the replay of one stream. ``traffic`` is None for a stream that is not driven."""
 
-    def __init__(self, session: Session, asker: Asker, stream: Stream, scale: Scale) -> None:
+    def __init__(self, session: Session, replays: ReplayClients, stream: Stream, scale: Scale) -> None:
         self.session = session
-        self.asker = asker
+        self.replays = replays
         self.stream = stream
         self.scale = scale
         self.bounds = session.statement.bounds
@@ -82,16 +81,16 @@ class Attack:
         """Whether a live batch is seen in time, where one can be caused."""
         return self.traffic is None or self.traffic.awaited(during)
 
-    def whole(self) -> Question | None:
+    def whole(self) -> Request | None:
         """Everything that is retained; None when replay is not in order even when left in peace."""
-        question = self.asker.ask(self.stream, 0)
-        self.asker.linger()
-        numbers = question.numbers
+        request = self.replays.ask(self.stream, 0)
+        self.replays.linger()
+        numbers = request.numbers
         rising = all(before < after for before, after in itertools.pairwise(numbers))
-        ends_well = question.outcome == "marker" and question.messages == len(numbers) + 1
+        ends_well = request.outcome == "marker" and request.messages == len(numbers) + 1
         if not (rising and ends_well and numbers) or numbers[-1] - numbers[0] >= SPARSE * len(numbers):
             return None
-        return question if self.asker.heard(self.stream, numbers[0]) <= set(numbers) else None
+        return request if self.replays.heard(self.stream, numbers[0]) <= set(numbers) else None
 
     # several at once
 
@@ -102,19 +101,19 @@ class Attack:
         """
         declared = self.bounds.replay_clients
         count = max(1, declared if self.scale.clients is None else min(self.scale.clients, declared))
-        clients = [self.asker.connect(self.stream) for _ in range(count)]
+        clients = [self.replays.connect(self.stream) for _ in range(count)]
         newest = self.session.recorder.newest(self.stream.name) or 0
         for at, client in enumerate(clients):
-            self.asker.request(client, at * newest // count, situation="together")
+            self.replays.request(client, at * newest // count, situation="together")
         for _ in range(count):
             if self.traffic is not None:
                 self.traffic.one()
-            self.asker.listen(0)
-        self.asker.await_answers(clients)
-        req = self.asker.connect(self.stream, kind=zmq.REQ)
-        self.asker.request(req, newest, situation="req")
-        self.asker.await_answers([req])
-        return any(question.marked for client in clients for question in client.questions)
+            self.replays.listen(0)
+        self.replays.await_answers(clients)
+        req = self.replays.connect(self.stream, kind=zmq.REQ)
+        self.replays.request(req, newest, situation="req")
+        self.replays.await_answers([req])
+        return any(request.marked for client in clients for request in client.requests)
 
     # clients that pause
 
@@ -128,13 +127,13 @@ class Attack:
 
         ``numbers`` are retained. Each start is another batch, so that each answer tells which request it belongs to.
         """
-        client = self.asker.connect(self.stream, mark=mark)
+        client = self.replays.connect(self.stream, mark=mark)
         client.reading = False
         client.known = dict(itertools.pairwise(numbers))
         for start in numbers[: self.requests(numbers, mark)]:
-            self.asker.request(client, start, situation="paused")
+            self.replays.request(client, start, situation="paused")
         for start in numbers[-2 : -2 - beyond : -1] if len(numbers) > 2 * beyond else ():
-            self.asker.request(client, start, situation="beyond")
+            self.replays.request(client, start, situation="beyond")
         return client
 
     def resume(
@@ -157,7 +156,7 @@ class Attack:
             client.heard_at = time.monotonic()
         if ask_behind:
             self.hear_out(clients, numbers)
-        self.asker.await_answers(clients)
+        self.replays.await_answers(clients)
 
     def hear_out(self, clients: list[Client], numbers: Sequence[int]) -> None:
         """Hear connections until they are silent; then ask on those that owe an answer, from about their last number.
@@ -166,15 +165,15 @@ class Attack:
         """
         for client in clients:
             while not client.idle and time.monotonic() - client.heard_at < QUIET_S and self.session.left() > 0:
-                self.asker.listen(POLL_MS)
+                self.replays.listen(POLL_MS)
             last = client.last
             if client.idle or last is None or client.lost:
                 continue
-            unanswered = {question.start for question in client.questions if not question.messages}
+            unanswered = {request.start for request in client.requests if not request.messages}
             start = max((n for n in numbers if n <= last and n not in unanswered), default=last)
-            self.asker.request(client, start, situation="behind")
+            self.replays.request(client, start, situation="behind")
 
-    def paused(self, whole: Question) -> None:
+    def paused(self, whole: Request) -> None:
         """Two connections that do not read, and beside them live batches and clients that do."""
         began = time.monotonic()
         clients = [self.pause(whole.numbers, mark, beyond=BEYOND if mark == MARKS[-1] else 0) for mark in MARKS]
@@ -186,17 +185,17 @@ class Attack:
             self.session.wait(lambda: False, max(0.0, pause_s - (time.monotonic() - began)))
             self.live("replay")
         self.resume(clients, time.monotonic() - began, whole.numbers, ask_behind=True)
-        self.asker.ask(self.stream, 0)
+        self.replays.ask(self.stream, 0)
 
     def beside(self, start: int) -> bool:
         """Two more clients; whether both are served, in half the time that those who pause may pause."""
-        clients = [self.asker.connect(self.stream) for _ in range(2)]
-        questions = [self.asker.request(client, start, situation="beside") for client in clients]
+        clients = [self.replays.connect(self.stream) for _ in range(2)]
+        requests = [self.replays.request(client, start, situation="beside") for client in clients]
         bound = min(self.session.limits.replay_s, self.bounds.replay_resume_s / 2)
-        self.asker.await_answers(clients, bound)
-        return all(question.outcome == "marker" for question in questions)
+        self.replays.await_answers(clients, bound)
+        return all(request.outcome == "marker" for request in requests)
 
-    def evicted(self, whole: Question) -> None:
+    def evicted(self, whole: Request) -> None:
         """A connection that does not read while the ring evicts what it is still owed."""
         ring = self.session.statement.ring
         newest = self.session.recorder.newest(self.stream.name)
@@ -210,54 +209,54 @@ class Attack:
         self.traffic.until(newest + ring - len(whole.numbers) // 16, ring)
         self.session.settle()
         self.resume([client], time.monotonic() - began, whole.numbers)
-        self.asker.ask(self.stream, 0)
+        self.replays.ask(self.stream, 0)
 
-    def crowd(self, whole: Question) -> None:
+    def crowd(self, whole: Request) -> None:
         """As many clients as are declared, and some more, none of which reads; those that came last may be dropped."""
         began = time.monotonic()
         clients: list[Client] = []
         for at in range(self.bounds.replay_clients + EXTRA):
-            client = self.asker.connect(self.stream, mark=MARKS[0])
+            client = self.replays.connect(self.stream, mark=MARKS[0])
             client.reading = False
             situation = "paused" if at < self.bounds.replay_clients else "beyond"
-            self.asker.request(client, whole.numbers[0], situation=situation)
+            self.replays.request(client, whole.numbers[0], situation=situation)
             clients.append(client)
         self.live("replay")
         self.resume(clients, time.monotonic() - began, whole.numbers)
-        self.asker.ask(self.stream, 0)
+        self.replays.ask(self.stream, 0)
 
     # clients that vanish
 
-    def vanish(self, whole: Question) -> None:
+    def vanish(self, whole: Request) -> None:
         """Many requests on connections that never read, then their end; meanwhile memory, live batches and others."""
         self.load("before", whole)
-        flood = self.asker.connect(self.stream, mark=MARKS[0])
-        others = [self.asker.connect(self.stream, mark=MARKS[0]) for _ in range(3)]
+        flood = self.replays.connect(self.stream, mark=MARKS[0])
+        others = [self.replays.connect(self.stream, mark=MARKS[0]) for _ in range(3)]
         for client in (flood, *others):
             client.reading = False
         for at in range(self.scale.flood):
-            self.asker.request(flood, at % 8, situation="vanishing")
+            self.replays.request(flood, at % 8, situation="vanishing")
         for client in others:
-            self.asker.request(client, 0, situation="vanishing")
+            self.replays.request(client, 0, situation="vanishing")
         self.live("replay")
         self.beside(whole.numbers[-1])
         self.load("under", whole)
         for client in (flood, *others):  # in the middle of an answer, not before it
             client.socket.poll(int(1000 * QUIET_S))
-        self.asker.vanish([flood, *others])
+        self.replays.vanish([flood, *others])
         self.live_and_served(whole)
 
-    def kill(self, whole: Question) -> None:
+    def kill(self, whole: Request) -> None:
         """A client that is killed while it is being answered."""
         self.session.mark(ReplayKilled(answered=kill_one(self.stream)), self.stream.name)
         self.live_and_served(whole)
 
-    def live_and_served(self, whole: Question) -> None:
+    def live_and_served(self, whole: Request) -> None:
         """Whether the publisher goes on after clients vanished."""
         self.live("vanished")
-        self.asker.ask(self.stream, whole.numbers[-1], situation="after")
+        self.replays.ask(self.stream, whole.numbers[-1], situation="after")
 
-    def load(self, phase: Literal["before", "under"], whole: Question) -> None:
+    def load(self, phase: Literal["before", "under"], whole: Request) -> None:
         """Record how much memory the publisher uses, once that no longer grows, and how large a whole answer is."""
         used: list[int] = []
         while len(used) < SAMPLES and (len(used) < 2 or used[-1] > used[-2] + STEADY):
@@ -276,8 +275,8 @@ def _attack(session: Session, scale: Scale) -> None:
     for stream in session.streams:
         if stream.replay is None:
             continue
-        with Asker(session) as asker:
-            attack = Attack(session, asker, stream, scale)
+        with ReplayClients(session) as replays:
+            attack = Attack(session, replays, stream, scale)
             if attack.traffic is not None:
                 retained = min(scale.retained, session.statement.ring or scale.retained)
                 attack.traffic.until(retained - 1, retained)
@@ -312,6 +311,12 @@ BOUNDS = (
     "answers as in the replay probe; live batches are awaited for live_delay_s; clients pause for pause_s, and as long "
     "as clients beside them are awaited"
 )
-NEEDS = frozenset({"replayable"})
-PROBE = Probe(name="replay-pressure", run=run, needs=NEEDS, must_survive=SURVIVE, bounds=BOUNDS)
-VOLUME = Probe(name="replay-volume", run=run_long, needs=NEEDS, must_survive=SURVIVE, bounds=BOUNDS, mode="thorough")
+PROBE = Probe(
+    name="replay-pressure",
+    run=run,
+    needs=frozenset({"replayable"}),
+    serves="REP-008 REP-009 REP-010 REP-011 REP-012 REP-013 REP-017 REP-019 REP-020",
+    must_survive=("KVW-REP-018",),
+    bounds=BOUNDS,
+)
+VOLUME = msgspec.structs.replace(PROBE, name="replay-volume", run=run_long, mode="thorough")

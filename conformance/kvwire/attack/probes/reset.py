@@ -68,6 +68,7 @@ PROBE = Probe(
     name="reset",
     run=run,
     needs=frozenset({"cache", "reset"}),
+    serves="RES-005 RES-006",
     must_survive=("KVW-RES-006",),
     bounds="the reset is awaited for the declared reset_visible_s",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.attack.probes.kit.attacked import attacked
-from kvwire.attack.probes.kit.drained_prompts import Touching
+from kvwire.attack.probes.kit.drained_prompts import DrainedPrompts
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.standard.protocol import Start
 
@@ -15,68 +15,68 @@ FILLING = 8
 ROUNDS = 3
 
 
-def shared(touching: Touching, prompt: list[int]) -> None:
+def shared(drained: DrainedPrompts, prompt: list[int]) -> None:
     """The same prompt again, and others that share its beginning: nothing of it has to go."""
-    offers = touching.session.offers
+    offers = drained.session.offers
     size = offers.block_size
     half = prompt[: PROMPT // 2 * size]
     for tokens in (prompt, prompt, half + offers.tokens(2), prompt, prompt + offers.tokens(1, size // 2), prompt):
-        touching.touch(tokens)
-    touching.ask()
+        drained.prompt(tokens)
+    drained.ask()
 
 
-def repeated(touching: Touching) -> None:
+def repeated(drained: DrainedPrompts) -> None:
     """One block's tokens again and again: each of these blocks is another one."""
-    pattern = touching.session.offers.tokens(1)
+    pattern = drained.session.offers.tokens(1)
     for _ in range(2):
-        touching.touch(pattern * PROMPT)
+        drained.prompt(pattern * PROMPT)
 
 
-def evicted(touching: Touching, prompt: list[int]) -> None:
+def evicted(drained: DrainedPrompts, prompt: list[int]) -> None:
     """Others until nothing of the prompt is left, now and then the prompt; then it comes back."""
-    offers = touching.session.offers
+    offers = drained.session.offers
     kept = offers.tokens(PROMPT)
     before = prompt
     for at in range(ROUNDS):
         filling = offers.tokens(FILLING, at)
         for tokens in (filling, kept, before):
-            touching.touch(tokens)
+            drained.prompt(tokens)
         before = filling
-    touching.ask()
+    drained.ask()
     for _ in range(CAPACITY // FILLING):
-        touching.touch(offers.tokens(FILLING))
-    touching.ask()
+        drained.prompt(offers.tokens(FILLING))
+    drained.ask()
     for tokens in (prompt, prompt, kept, kept):
-        touching.touch(tokens)
-    touching.ask()
+        drained.prompt(tokens)
+    drained.ask()
 
 
-def reset(touching: Touching, prompt: list[int]) -> None:
+def reset(drained: DrainedPrompts, prompt: list[int]) -> None:
     """A reset between prompts that nobody waits for, and what is left after it."""
-    offers = touching.session.offers
-    if touching.over or "reset" not in touching.driver.can:
+    offers = drained.session.offers
+    if drained.over or "reset" not in drained.driver.can:
         return
     for _ in range(ROUNDS):
-        touching.driver.cache(offers.tokens(PROMPT))
-        touching.driver.reset()
-        touching.driver.cache(prompt)
-    touching.drain()
-    touching.ask()
+        drained.driver.cache(offers.tokens(PROMPT))
+        drained.driver.reset()
+        drained.driver.cache(prompt)
+    drained.drain()
+    drained.ask()
     for _ in range(2):
-        touching.touch(prompt)
-    touching.ask()
+        drained.prompt(prompt)
+    drained.ask()
 
 
 def attack(session: Session) -> None:
     """All of it."""
-    touching = Touching(session)
-    touching.begin()
+    drained = DrainedPrompts(session)
+    drained.begin()
     prompt = session.offers.tokens(PROMPT)
-    shared(touching, prompt)
-    repeated(touching)
-    evicted(touching, prompt)
-    reset(touching, prompt)
-    touching.end()
+    shared(drained, prompt)
+    repeated(drained)
+    evicted(drained, prompt)
+    reset(drained, prompt)
+    drained.end()
 
 
 def run(session: Session) -> None:
@@ -93,6 +93,7 @@ PROBE = Probe(
     name="residency",
     run=run,
     needs=frozenset({"cache"}),
+    serves="CHN-003 CHN-004 HSH-006 HSH-008 RES-003 RES-005 RES-012 RES-013",
     must_survive=("KVW-RES-003",),
     bounds=f"prompts for a cache of {CAPACITY} blocks; each prompt's effects are awaited for settle_s",
 )

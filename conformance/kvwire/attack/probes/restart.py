@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.attack.probes.kit.readiness import handshakes, prime
-from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.workload import some
 
@@ -28,15 +28,16 @@ def run(session: Session) -> None:
     session.settle()
     for stream in session.streams:
         if stream.replay is not None:
-            with Asker(session) as asker:
-                asker.ask(stream, 0)
-                asker.linger()
+            with ReplayClients(session) as replays:
+                replays.ask(stream, 0)
+                replays.linger()
 
 
 PROBE = Probe(
     name="restart",
     run=run,
     needs=frozenset({"restart"}),
+    serves="SEQ-001 SEQ-002 SEQ-007 SEQ-008 SEQ-009 REP-001 REP-002 REP-003 REP-013 REP-014",
     must_survive=("KVW-SEQ-007",),
     bounds="handshakes within handshake_s, both witnesses primed within prime_s, replay as in the replay probe",
 )

@@ -8,12 +8,12 @@ import time
 import msgspec
 
 from kvwire.attack.probes.endpoints import elsewhere
-from kvwire.attack.probes.kit.lifecycle import GRACE_S, Visits, freed, served
+from kvwire.attack.probes.kit.lifecycle import GRACE_S, Lifecycle, freed, served
 from kvwire.attack.probes.kit.offers import Offers
 from kvwire.attack.probes.kit.readiness import prime
-from kvwire.attack.probes.kit.sandbox import Ground
+from kvwire.attack.probes.kit.sandbox import Sandbox
 from kvwire.attack.probes.kit.session import Instance, Probe, Session
-from kvwire.attack.probes.kit.subscribers import Ear, Ears
+from kvwire.attack.probes.kit.subscribers import Subscriber, Subscribers
 from kvwire.attack.relay import Relay
 from kvwire.standard.protocol import AdapterError, Bound, Refused
 from kvwire.trace.marks import BurstBegins
@@ -64,20 +64,20 @@ def run(session: Session) -> None:
 
 def saturated(session: Session) -> None:
     """Let another instance accept more than reaches its subscriber, stop it at once, and let everything pass."""
-    with Ground() as ground, Ears(session) as ears, session.fresh() as (instance,):
+    with Sandbox() as sandbox, Subscribers(session) as subscribers, session.fresh() as (instance,):
         try:
-            bound = _begin(session, Visits(session, ground, ears), instance)
+            bound = _begin(session, Lifecycle(session, sandbox, subscribers), instance)
             if bound is not None and (place := connectable(bound.endpoint)) is not None:
                 with Relay(place) as relay:
-                    _burst(session, instance, bound, ears.listen(instance.name, relay.endpoint), relay)
+                    _burst(session, instance, bound, subscribers.listen(instance.name, relay.endpoint), relay)
         except (AdapterError, Refused):  # it stands in the record of the call
             return
 
 
-def _begin(session: Session, visits: Visits, instance: Instance) -> Bound | None:
-    for place in (visits.ground.ipc("events"), None):
+def _begin(session: Session, lifecycle: Lifecycle, instance: Instance) -> Bound | None:
+    for place in (lifecycle.sandbox.ipc("events"), None):
         start = msgspec.structs.replace(elsewhere(session.start), endpoint=place, replay=NO_REPLAY)
-        bound = visits.begin(instance, start)
+        bound = lifecycle.begin(instance, start)
         if bound is not None and bound.mode == "connect":
             return bound
         if bound is not None:  # it dials, and what it dials cannot be held up
@@ -114,17 +114,17 @@ class _Work:
                 self.driver.publish(batch)
 
 
-def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, relay: Relay) -> None:
+def _burst(session: Session, instance: Instance, bound: Bound, subscriber: Subscriber, relay: Relay) -> None:
     work = _Work(session, instance, bound.rank)
     end = time.monotonic() + session.limits.prime_s
 
     def heard() -> bool:
-        ear.take()
-        return ear.seen > 0
+        subscriber.take()
+        return subscriber.seen > 0
 
     def ended() -> bool:
-        ear.take()
-        return ear.gone
+        subscriber.take()
+        return subscriber.gone
 
     work.one()
     while not session.wait(heard, RETRY_S):
@@ -132,7 +132,7 @@ def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, relay: 
             return
         work.one()
     relay.stop()
-    ear.quiet(session, QUIET_S)
+    subscriber.quiet(session, QUIET_S)
     _stats(instance)
     session.mark(BurstBegins(), instance.name)
     work.many()
@@ -145,7 +145,7 @@ def _burst(session: Session, instance: Instance, bound: Bound, ear: Ear, relay: 
         session.wait(ended, max(0.0, patience - time.monotonic()))
     finally:
         opening.cancel()
-    ear.quiet(session, QUIET_S)
+    subscriber.quiet(session, QUIET_S)
     freed(session, instance.name, served(bound), began)
     _stats(instance)
 
@@ -160,12 +160,14 @@ SANITY = Probe(
     mode="quick",
     run=sanity,
     needs=frozenset({"start"}),
+    serves="SEQ-002 SEQ-009",
     bounds="both witnesses see a batch within prime_s",
 )
 SATURATED = Probe(
     name="saturated-stop",
     run=saturated,
     needs=frozenset({"start", "stop", "fresh"}),
+    serves="LIV-003 LIV-004 LIV-005",
     bounds="the subscriber is primed within prime_s; what was accepted is awaited for the declared stop_s and a second",
 )
 STOP = Probe(
@@ -173,5 +175,6 @@ STOP = Probe(
     mode="quick",
     run=run,
     needs=frozenset({"start", "stop"}),
+    serves="LIV-003 LIV-004 LIV-005",
     bounds="the publisher goes within the declared stop_s, which the witnesses see a second later at most",
 )

@@ -9,6 +9,7 @@ import msgspec
 
 from kvwire.attack.probes.kit.offers import Event, Offers
 from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.attack.probes.live import HEARD
 from kvwire.standard.protocol import Refused, Unsupported
 
 ID_OFFSET = 262_144
@@ -19,6 +20,9 @@ TURNOVER = 1.5
 """How many times the capacity is filled, so that blocks are evicted."""
 UNKNOWN_CAPACITY = 512
 """Blocks that are taken for the capacity where it is not known."""
+
+RETAINED = "SEQ-001 REP-001 REP-002 REP-008 REP-013"
+"""Sentences that take something to be replayed."""
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +252,7 @@ PROMPTS = Probe(
     mode="quick",
     run=run_prompts,
     needs=frozenset({"cache"}),
+    serves=f"{HEARD} {RETAINED} RES-003",
     bounds="at most `prompts` prompts; what they cause is awaited for settle_s",
 )
 BATCHES = Probe(
@@ -255,5 +260,6 @@ BATCHES = Probe(
     mode="quick",
     run=run_batches,
     needs=frozenset({"publish"}),
+    serves=f"{HEARD} {RETAINED} SEQ-002 SEQ-009",
     bounds="`batches` batches; they are awaited for settle_s",
 )

@@ -191,7 +191,7 @@ class Reuse(Area):
                 self.ended_only_when_gone.saw()
             return
         if removal is not None and not self._stored_anew(removal[1], position, chains[first], first):
-            self.ended_only_when_gone(prompt, first, cached)
+            self.ended_only_when_gone(prompt, first, cached, value)
         elif self.cap is None:
             self.everything_announced(prompt, first, cached)
         elif chains[first] in self.cap.shed:
@@ -240,22 +240,23 @@ class Reuse(Area):
                 record,
                 f"a removal or a clear for {value}, which the engine does not hold any more",
                 "no such event: the stream still says that it is resident",
+                value,
             )
         if self.cap is not None:
             self._asked(self.cap, record, held, missing)
 
     @judge("KVW-RES-003")
-    def gone_is_announced(self, say: Say, record: int, expected: str, seen: str) -> None:
+    def gone_is_announced(self, say: Say, record: int, expected: str, seen: str, block: int | None = None) -> None:
         """KVW-RES-003: A publisher MUST announce by `BlockRemoved` or `AllBlocksCleared` that an announced block is
         gone from a medium and group.
 
         The harness asks when the stream is drained, so that nothing announced is still under way. An engine that cannot
         be asked shows it when it reuses less of a prompt than it did, though nothing of it was removed since.
         """
-        say.broke(expected, seen, Where(record=record))
+        say.broke(expected, seen, Where(record=record, stored=self.facts.stored_in(block)))
 
     @judge("KVW-RES-012")
-    def ended_only_when_gone(self, say: Say, prompt: Prompt, first: int, cached: int) -> None:
+    def ended_only_when_gone(self, say: Say, prompt: Prompt, first: int, cached: int, block: int | None) -> None:
         """KVW-RES-012: A publisher MUST end the residency of a block by `BlockRemoved` only when the block is gone
         from that medium and group.
 
@@ -264,7 +265,7 @@ class Reuse(Area):
         say.broke(
             f"block {first} of the prompt to be computed anew, for it was removed and not stored since",
             f"the engine reused {cached} blocks of it",
-            Where(record=prompt.record),
+            Where(record=prompt.record, stored=self.facts.stored_in(block)),
         )
 
     @judge("KVW-RES-013")

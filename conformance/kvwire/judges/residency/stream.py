@@ -116,7 +116,7 @@ class Residency(Area):
             say.broke(
                 f"a hash that is not resident in medium {key.medium}, group {key.group}",
                 f"hash {key.hash} stored a second time",
-                at_batch(batch, event=event),
+                at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
     @judge("KVW-RES-002", unclaimed=unless(lambda _, statement: statement.residency == "set"))
@@ -131,7 +131,7 @@ class Residency(Area):
             say.broke(
                 f"a hash that is resident in medium {key.medium}, group {key.group}",
                 f"removal of {key.hash}, which is not",
-                at_batch(batch, event=event),
+                at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
     @judge("KVW-RES-004", unclaimed=unless(lambda _, statement: statement.residency == "counted"))
@@ -147,7 +147,7 @@ class Residency(Area):
             say.broke(
                 f"at most as many removals as stores of a hash in medium {key.medium}, group {key.group}",
                 f"one more removal of {key.hash} than stores",
-                at_batch(batch, event=event),
+                at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
     @judge("KVW-RES-005")
@@ -163,7 +163,7 @@ class Residency(Area):
             say.broke(
                 f"that {value} is gone after `AllBlocksCleared`",
                 "the engine still holds it, and announced it no second time",
-                Where(record=record),
+                Where(record=record, stored=self.facts.stored_in(value)),
             )
 
     @judge("KVW-RES-006")

@@ -12,7 +12,7 @@ import msgspec
 
 from kvwire.attack.probes.kit.readiness import handshakes, prime
 from kvwire.attack.probes.kit.session import Instance, Session
-from kvwire.attack.probes.kit.subscribers import Ears
+from kvwire.attack.probes.kit.subscribers import Subscribers
 from kvwire.standard.protocol import AdapterError, Bound, Refused, Start
 from kvwire.standard.statement import Stream
 from kvwire.trace.marks import AttackBegins
@@ -78,9 +78,9 @@ def _listened(session: Session, stack: ExitStack, instance: Instance, options: S
         deadline=session.deadline,
         seed=session.seed + 1,
     )
-    ears = stack.enter_context(Ears(session))
-    ear = ears.listen(stream.name, stream.endpoint, stream.mode)
-    stack.enter_context(session.recorder.hearing(stream.name, ear.socket.fileno(), ear.take))
+    subscribers = stack.enter_context(Subscribers(session))
+    subscriber = subscribers.listen(stream.name, stream.endpoint, stream.mode)
+    stack.enter_context(session.recorder.hearing(stream.name, subscriber.socket.fileno(), subscriber.take))
     if not (handshakes(own) and prime(own)):
         return None
     return None if session.recorder.newest(stream.name) is None else own

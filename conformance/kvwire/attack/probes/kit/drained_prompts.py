@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kvwire.attack.probes.kit.replay_client import Asker
+from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Session
 from kvwire.standard.protocol import Unsupported
 from kvwire.trace.marks import Settled
@@ -16,7 +16,7 @@ OWN = 16
 """How many batches of its own a publisher may have sent since it was asked; numbers further off count nothing."""
 
 
-class Touching:
+class DrainedPrompts:
     """Runs prompts and waits. ``blind``: the stream could once not be drained, and nothing more can be concluded."""
 
     def __init__(self, session: Session) -> None:
@@ -69,7 +69,7 @@ class Touching:
 
         return told
 
-    def touch(self, tokens: Sequence[int]) -> None:
+    def prompt(self, tokens: Sequence[int]) -> None:
         """Run one prompt between two drained states of the stream."""
         if not self.over:
             self.driver.cache(tokens)
@@ -94,5 +94,5 @@ class Touching:
         """Have the beginning replayed, which no subscriber sees."""
         stream = self.session.driven
         if stream.replay is not None and self.session.left() > 0:
-            with Asker(self.session) as asker:
-                asker.ask(stream, 0)
+            with ReplayClients(self.session) as replays:
+                replays.ask(stream, 0)

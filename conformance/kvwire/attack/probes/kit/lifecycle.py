@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 from typing import Literal
 
-from kvwire.attack.probes.kit.sandbox import Ground, can_bind, family_of, is_answered, is_free, who_can_come
+from kvwire.attack.probes.kit.sandbox import Sandbox, can_bind, family_of, is_answered, is_free, who_can_come
 from kvwire.attack.probes.kit.session import Instance, Session
-from kvwire.attack.probes.kit.subscribers import Door, Ears
+from kvwire.attack.probes.kit.subscribers import ClientEndpoint, Subscribers
 from kvwire.standard.protocol import Bound, Refused, Start
 from kvwire.trace.calls import StartCall
 from kvwire.trace.marks import Freed, Looked, Ports
@@ -19,20 +19,20 @@ GRACE_S = 1.0
 POLL_S = 0.01
 
 
-def doors(wish: Asked, bound: Bound) -> tuple[Door, ...]:
+def client_endpoints(wish: Asked, bound: Bound) -> tuple[ClientEndpoint, ...]:
     """Where clients look for a publisher: where it should be by what was asked, and where it says that it is.
 
-    A publisher that dials has no door for subscribers.
+    A publisher that dials has none for subscribers.
     """
     sockets = (("SUB", wish.endpoint, bound.endpoint), ("DEALER", wish.replay, bound.replay))
-    found: dict[Door, None] = {}
+    found: dict[ClientEndpoint, None] = {}
     for socket, wanted, reported in sockets:
         if reported is None or (socket == "SUB" and bound.mode == "bind"):
             continue
         places = [reported] if wanted is None else [of_rank(wanted, wish.rank), reported]
         for place in filter(None, map(connectable, places)):
             if split(place)[0] != "inproc":
-                found[Door(place, "SUB" if socket == "SUB" else "DEALER")] = None
+                found[ClientEndpoint(place, "SUB" if socket == "SUB" else "DEALER")] = None
     return tuple(found)
 
 
@@ -43,13 +43,13 @@ def served(bound: Bound) -> tuple[str, ...]:
     return tuple(place for place in places if place is not None and split(place)[0] != "inproc")
 
 
-class Visits:
-    """Starts and stops instances of one run; what lies in the private directory of ``ground`` is watched."""
+class Lifecycle:
+    """Starts and stops instances of one run; what lies in the private directory of ``sandbox`` is watched."""
 
-    def __init__(self, session: Session, ground: Ground, ears: Ears) -> None:
+    def __init__(self, session: Session, sandbox: Sandbox, subscribers: Subscribers) -> None:
         self.session = session
-        self.ground = ground
-        self.ears = ears
+        self.sandbox = sandbox
+        self.subscribers = subscribers
         self.held = False
         """Whether something was still bound after the bound: one wait for that is enough."""
 
@@ -60,7 +60,7 @@ class Visits:
             AdapterError: as the driver does.
         """
         wish = StartCall.of(start).asked
-        self.ground.forget()
+        self.sandbox.forget()
         try:
             bound = instance.driver.start(start)
         except Refused:
@@ -71,14 +71,14 @@ class Visits:
             return None
         self._look(instance, wish)
         if not faults(wish):
-            self.ears.reach(instance.name, doors(wish, bound))
+            self.subscribers.reach(instance.name, client_endpoints(wish, bound))
             for place in served(bound):
                 self.see(instance.name, place)
         return bound
 
     def _look(self, instance: Instance, wish: Asked) -> None:
-        if any(str(self.ground.directory) in endpoint for endpoint in wish.endpoints):
-            self.session.mark(Looked(changed=self.ground.touched), instance.name)
+        if any(str(self.sandbox.directory) in endpoint for endpoint in wish.endpoints):
+            self.session.mark(Looked(changed=self.sandbox.changed), instance.name)
 
     def see(self, stream: str, endpoint: str) -> None:
         """Record who can come to an endpoint."""

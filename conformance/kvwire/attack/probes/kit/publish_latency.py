@@ -11,7 +11,7 @@ from types import TracebackType
 import zmq
 
 from kvwire.attack.probes.kit.session import Session
-from kvwire.attack.probes.kit.tagged_batches import Markers
+from kvwire.attack.probes.kit.tagged_batches import TaggedBatches
 from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
 from kvwire.trace.marks import StrainBegins, StrainDone
 
@@ -53,7 +53,7 @@ class Stalls:
             before = now
 
 
-def strain(session: Session, markers: Markers, situation: str, act: Callable[[], bool]) -> bool:
+def strain(session: Session, tagged: TaggedBatches, situation: str, act: Callable[[], bool]) -> bool:
     """Carry out ``act`` in a situation; again while a call took longer than the declared ``publish_ms``.
 
     Return whether the publisher still sends, which ``act`` tells. What was offered in an attempt stands between the
@@ -64,13 +64,13 @@ def strain(session: Session, markers: Markers, situation: str, act: Callable[[],
     sends = True
     counted = 0
     for _ in range(MOST):
-        markers.blocked_us.clear()
+        tagged.blocked_us.clear()
         session.mark(StrainBegins(situation=situation), stream)
         with Stalls() as stalls:
             sends = act()
         session.mark(StrainDone(situation=situation, stalled_ms=round(stalls.longest_ms, 1)), stream)
         counted += stalls.longest_ms < session.statement.bounds.publish_ms / 2
-        waited = max(markers.blocked_us, default=0) > bound_us
+        waited = max(tagged.blocked_us, default=0) > bound_us
         if not sends or not waited or counted >= ATTEMPTS or session.left() <= 0:
             break
     return sends

@@ -31,7 +31,7 @@ def start_frame(start: int) -> bytes:
     return start.to_bytes(8, "big")
 
 
-class Question:
+class Request:
     """One request, and what came back for it. ``name`` is the source of its answer's records."""
 
     def __init__(self, name: str, start: int | None) -> None:
@@ -68,7 +68,7 @@ class Client:
             self.socket.set(zmq.RCVBUF, RCVBUF)
         self.monitor = Monitor(self.socket)
         self.socket.connect(stream.replay)
-        self.questions: list[Question] = []
+        self.requests: list[Request] = []
         self.reading = True
         self.known: dict[int, int] = {}
         """What follows each number, as another answer showed: a publisher may have holes of its own."""
@@ -81,19 +81,19 @@ class Client:
     @property
     def over(self) -> bool:
         """Whether every request has its outcome."""
-        return all(question.outcome is not None for question in self.questions)
+        return all(request.outcome is not None for request in self.requests)
 
     @property
     def idle(self) -> bool:
         """Whether the last request has its end marker."""
-        return bool(self.questions) and self.questions[-1].marked
+        return bool(self.requests) and self.requests[-1].marked
 
     @property
     def last(self) -> int | None:
         """The last number that came."""
-        return next((question.numbers[-1] for question in reversed(self.questions) if question.numbers), None)
+        return next((request.numbers[-1] for request in reversed(self.requests) if request.numbers), None)
 
-    def question_of(self, number: int | None, oldest: int = 0) -> Question:
+    def request_of(self, number: int | None, oldest: int = 0) -> Request:
         """The request that a message answers; ``number`` is that of its batch, None if it holds none.
 
         A connection keeps its order: the next answer begins after an end marker or, where that is missing, at a number
@@ -101,28 +101,28 @@ class Client:
         number, if one did; unless the number can be the ``oldest`` that is retained, at which every answer begins whose
         beginning was evicted. Numbers follow each other as in ``known``, where they are in it.
         """
-        current = self.questions[self._at]
+        current = self.requests[self._at]
         last = current.numbers[-1] if current.numbers else None
         over = current.marked or (number is not None and last is not None and number <= last)
-        later = range(self._at + 1, len(self.questions))
+        later = range(self._at + 1, len(self.requests))
         if current.start is not None and current.numbers and current.numbers[0] > current.start:
             oldest = max(oldest, current.numbers[0])
         if later and over and number is not None:
-            start = self.questions[later[0]].start
+            start = self.requests[later[0]].start
             if start is not None and start < number <= oldest:
                 self._at += 1
-                return self.questions[self._at]
+                return self.requests[self._at]
         if later and (over or (number is not None and last is not None and number != self.known.get(last, last + 1))):
-            asked = next((at for at in later if number is not None and number == self.questions[at].start), None)
+            asked = next((at for at in later if number is not None and number == self.requests[at].start), None)
             if asked is not None:
                 self._at = asked
             elif over:
                 self._at += 1
-        return self.questions[self._at]
+        return self.requests[self._at]
 
-    def overtaken(self, question: Question) -> bool:
+    def overtaken(self, request: Request) -> bool:
         """Whether a later request has been answered."""
-        return question in self.questions[: self._at]
+        return request in self.requests[: self._at]
 
     def close(self) -> None:
         """Vanish."""
@@ -130,7 +130,7 @@ class Client:
         self.socket.close(0)
 
 
-class Asker:
+class ReplayClients:
     """Sends requests and records what comes back. A client stays open for a while after its answer.
 
     Thus a second end marker, or a late answer to a malformed request, is heard too.
@@ -146,7 +146,7 @@ class Asker:
         self.unreached = False
         """The same of handshakes."""
 
-    def __enter__(self) -> Asker:
+    def __enter__(self) -> ReplayClients:
         return self
 
     def __exit__(
@@ -158,7 +158,7 @@ class Asker:
 
     # asking
 
-    def ask(self, stream: Stream, start: int, situation: str = "") -> Question:
+    def ask(self, stream: Stream, start: int, situation: str = "") -> Request:
         """Send a well-formed request and await its answer; what it leaves out is asked for again, at once.
 
         What another answer holds was retained when this one left it out: a hole, or the rest after an early marker.
@@ -174,12 +174,12 @@ class Asker:
             rest = self._ask(stream, rest.numbers[-1] + 1, situation, again=True)
         return first
 
-    def _left_out(self, stream: Stream, question: Question) -> list[int]:
+    def _left_out(self, stream: Stream, request: Request) -> list[int]:
         """The first number of each hole of an answer, of a few; what a witness heard, if anything, comes first."""
-        if not question.holes:
+        if not request.holes:
             return []
-        heard = self.heard(stream, question.numbers[0])
-        return [first for first in question.holes if first in heard][:REST] or question.holes[:1]
+        heard = self.heard(stream, request.numbers[0])
+        return [first for first in request.holes if first in heard][:REST] or request.holes[:1]
 
     def heard(self, stream: Stream, first: int) -> set[int]:
         """The numbers from a first one on that a witness has heard live since one was last connected."""
@@ -193,11 +193,11 @@ class Asker:
                 found.add(parts[0])
         return found
 
-    def _ask(self, stream: Stream, start: int, situation: str, *, again: bool = False) -> Question:
+    def _ask(self, stream: Stream, start: int, situation: str, *, again: bool = False) -> Request:
         client = self.connect(stream)
-        question = self.request(client, start, situation, again=again)
+        request = self.request(client, start, situation, again=again)
         self.await_answers([client])
-        return question
+        return request
 
     def connect(self, stream: Stream, *, mark: int = RCVHWM, kind: int = zmq.DEALER) -> Client:
         """A new connection, once its handshake is there or ``handshake_s`` is over."""
@@ -212,7 +212,7 @@ class Asker:
         session.recorder.pump()  # what was heard live by now stands before the request
         return client
 
-    def request(self, client: Client, start: int, situation: str = "", *, again: bool = False) -> Question:
+    def request(self, client: Client, start: int, situation: str = "", *, again: bool = False) -> Request:
         """Send a well-formed request."""
         frames = (b"", start_frame(start))
         return self.send(client, WELL_FORMED, frames, start=start, situation=situation, again=again)
@@ -226,22 +226,22 @@ class Asker:
         start: int | None = None,
         situation: str = "",
         again: bool = False,
-    ) -> Question:
+    ) -> Request:
         """Send a request over a connection; without a handshake its outcome is ``unreachable``."""
-        first = not client.questions
-        question = Question(client.name if first else self.session.next_client(), start)
-        client.questions.append(question)
+        first = not client.requests
+        request = Request(client.name if first else self.session.next_client(), start)
+        client.requests.append(request)
         if not client.reached and self.session.left() <= 0:
-            question.outcome = "over"
-            return question
+            request.outcome = "over"
+            return request
         stream, bound = client.stream, self.session.limits.handshake_s
         assert stream.replay is not None
         if not client.reached and not situation:
             self.session.mark(Unreachable(endpoint=stream.replay, of=(client.name,), bound_s=bound), stream.name)
-            question.outcome = "unreachable"
-            return question
-        request = ReplayRequest(
-            client=question.name,
+            request.outcome = "unreachable"
+            return request
+        sent = ReplayRequest(
+            client=request.name,
             kind=kind,
             start=None if start is None else str(start),
             frames=tuple(frame.hex() for frame in frames),
@@ -250,13 +250,13 @@ class Asker:
             rcvhwm=None if client.mark == RCVHWM else client.mark,
             again=again,
         )
-        self.session.mark(request, stream.name)
+        self.session.mark(sent, stream.name)
         if client.reached:
             client.socket.send_multipart(frames if client.delimited else frames[1:], zmq.DONTWAIT)
         else:
-            self._done(client, question, "unreachable")
+            self._done(client, request, "unreachable")
         client.heard_at = time.monotonic()
-        return question
+        return request
 
     def _reached(self, client: Client) -> bool:
         self._hear_monitor(client)
@@ -288,20 +288,20 @@ class Asker:
 
     def _settle(self, client: Client) -> bool:
         """Record what is over on a connection; return whether all of it is."""
-        for question in client.questions:
-            if question.outcome is None and (outcome := self._over(client, question)) is not None:
+        for request in client.requests:
+            if request.outcome is None and (outcome := self._over(client, request)) is not None:
                 self.silent = self.silent or outcome == "timeout"
-                self._done(client, question, outcome)
+                self._done(client, request, outcome)
         return client.over
 
-    def _over(self, client: Client, question: Question) -> str | None:
-        if question.marked:
+    def _over(self, client: Client, request: Request) -> str | None:
+        if request.marked:
             return "marker"
-        if question.messages >= self.session.limits.replay_messages:
+        if request.messages >= self.session.limits.replay_messages:
             return "count"
-        if not client.delimited and question.messages:
+        if not client.delimited and request.messages:
             return "first"
-        if client.overtaken(question):
+        if client.overtaken(request):
             return "overtaken"
         if client.lost:
             return "disconnected"
@@ -314,16 +314,16 @@ class Asker:
         for client in clients:
             self._open.remove(client)
             client.close()
-            for question in client.questions:
-                if question.outcome is None:
-                    self._done(client, question, "vanished")
+            for request in client.requests:
+                if request.outcome is None:
+                    self._done(client, request, "vanished")
 
-    def _done(self, client: Client, question: Question, outcome: str) -> None:
+    def _done(self, client: Client, request: Request, outcome: str) -> None:
         """Record the end of a request, and let the oldest clients go."""
-        question.outcome = outcome
-        done = ReplayDone(client=question.name, outcome=outcome, after_s=client.bound_s, messages=question.messages)
+        request.outcome = outcome
+        done = ReplayDone(client=request.name, outcome=outcome, after_s=client.bound_s, messages=request.messages)
         self.session.mark(done, client.stream.name)
-        over = [client for client in self._open if client.over and client.questions]
+        over = [client for client in self._open if client.over and client.requests]
         while len(self._open) > self.keep and over:
             oldest = over.pop(0)
             self._open.remove(oldest)
@@ -361,13 +361,13 @@ class Asker:
         client.heard_at = time.monotonic()
         parts = split_replay(frames)
         number = None if parts is None or parts[1] == END_SEQUENCE else number_of(parts[1])
-        question = client.question_of(number, self._oldest(client.stream))
-        self.session.recorder.add(source=question.name, stream=client.stream.name, frames=frames)
-        question.messages += 1
-        question.marked = question.marked or (parts is not None and parts[1] == END_SEQUENCE)
+        request = client.request_of(number, self._oldest(client.stream))
+        self.session.recorder.add(source=request.name, stream=client.stream.name, frames=frames)
+        request.messages += 1
+        request.marked = request.marked or (parts is not None and parts[1] == END_SEQUENCE)
         if number is not None and parts is not None:
-            question.numbers.append(number)
-            question.payload_bytes += len(parts[2])
+            request.numbers.append(number)
+            request.payload_bytes += len(parts[2])
 
     def _oldest(self, stream: Stream) -> int:
         """The highest number that can be the oldest of a full ring, by what was heard and is declared."""
@@ -381,19 +381,19 @@ class Asker:
         has one, is here. A publisher that serves a request now and then may take its time for that.
         """
         for client in clients:
-            first = client.questions[0]
+            first = client.requests[0]
             self.session.mark(ReplayBehind(client=first.name, start=str(start)), client.stream.name)
             client.socket.send_multipart((b"", start_frame(start)), zmq.DONTWAIT)
         bound = IMPATIENT_S if self.silent else self.session.limits.replay_s
         end = time.monotonic() + bound
-        while not all(client.questions[0].marked or client.lost for client in clients) and time.monotonic() < end:
+        while not all(client.requests[0].marked or client.lost for client in clients) and time.monotonic() < end:
             if self.session.left() <= 0:
                 break
             self.listen(POLL_MS)
         self.linger()
         for client in clients:
             client.bound_s = bound
-            self._done(client, client.questions[0], "marker" if client.questions[0].marked else "timeout")
+            self._done(client, client.requests[0], "marker" if client.requests[0].marked else "timeout")
 
     def linger(self) -> None:
         """Hear what comes late, for ``late_s``."""

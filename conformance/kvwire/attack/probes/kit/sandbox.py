@@ -26,7 +26,7 @@ LISTEN = "0A"
 """The state of a listening socket in Linux's /proc/net/tcp."""
 
 
-class Ground:
+class Sandbox:
     """A private directory that is removed at the end, and the ports of loopback."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Ground:
             self.directory.rmdir()
             self.directory = Path(tempfile.mkdtemp(prefix="kvwire-", dir="/tmp"))
 
-    def __enter__(self) -> Ground:
+    def __enter__(self) -> Sandbox:
         return self
 
     def __exit__(
@@ -59,7 +59,7 @@ class Ground:
         os.utime(self.directory, (0, 0))
 
     @property
-    def touched(self) -> bool:
+    def changed(self) -> bool:
         """Whether a file appeared in the directory, or went, since ``forget``."""
         return self.directory.stat().st_mtime_ns != 0
 

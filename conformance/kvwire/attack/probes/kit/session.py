@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, get_args
 
@@ -14,7 +14,7 @@ from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Driver, Start, Stats, Unsupported
 from kvwire.standard.statement import Statement, Stream
 from kvwire.trace.detail import Stimulus
-from kvwire.trace.marks import Trouble
+from kvwire.trace.marks import ProbeMark, Trouble
 
 DEFAULT_BLOCK_SIZE = 16
 """Tokens of a block where neither the start nor the statement says."""
@@ -220,12 +220,15 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One attack: what it needs of the run (all of it), what its stimuli must be survived for, and its bounds in words.
 
-    ``mode`` is the least mode of a run that takes it. ``run`` raises what the driver raises.
+    ``serves`` are the sentences that it aims at besides, ids in short and areas (``"SEQ-009 REP"``): who wants to
+    know of one of them needs what it does. ``mode`` is the least mode of a run that takes it. ``run``
+    raises what the driver raises.
     """
 
     name: str
     run: Callable[[Session], None]
     needs: frozenset[str]
+    serves: str = ""
     must_survive: tuple[str, ...] = ()
     bounds: str = ""
     mode: Mode = "plain"
@@ -234,7 +237,22 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the run can do what the probe needs, and is of a mode that takes it."""
         return self.needs <= session.can and MODES.index(self.mode) <= MODES.index(mode)
 
+    def aims_at(self, wanted: Iterable[str]) -> bool:
+        """Whether it serves one of these ids."""
+        for requirement in wanted:
+            short = requirement.removeprefix("KVW-")
+            area, _, _ = short.partition("-")
+            if requirement in self.must_survive or not {short, area}.isdisjoint(self.serves.split()):
+                return True
+        return False
+
     def __call__(self, session: Session) -> None:
-        """Run it."""
-        with session.recorder.surviving(*self.must_survive):
-            self.run(session)
+        """Run it, between the marks in the trace that say so."""
+        recorder = session.recorder
+        recorder.note(ProbeMark(name=self.name, phase="begins"))
+        try:
+            with recorder.surviving(*self.must_survive):
+                self.run(session)
+        finally:
+            recorder.pump()  # what is here by now came before the end
+            recorder.note(ProbeMark(name=self.name, phase="ends"))

@@ -1,4 +1,4 @@
-"""Clients of ours at other instances of a publisher, in this process: those that subscribe and those that only knock.
+"""Clients of ours at other instances of a publisher, in this process: some subscribe, some only connect.
 
 Two subscribers in one process lose the same messages, so one is enough here; what needs a second witness is not asked
 of other instances.
@@ -25,86 +25,88 @@ IMPATIENT_S = 1.0
 KINDS = {"SUB": zmq.SUB, "DEALER": zmq.DEALER}
 
 
-class Door(NamedTuple):
-    """An endpoint to knock at, and with which socket."""
+class ClientEndpoint(NamedTuple):
+    """An endpoint to connect to, and with which socket."""
 
     endpoint: str
     socket: Literal["SUB", "DEALER"]
 
 
-class Ears:
+class Subscribers:
     """The context of such clients, closed at the end with all of them."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.context: zmq.Context[Socket] = zmq.Context()
         self.bound_s = session.limits.handshake_s
-        self._ears: list[Ear] = []
+        self._open: list[Subscriber] = []
 
-    def __enter__(self) -> Ears:
+    def __enter__(self) -> Subscribers:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for ear in self._ears:
-            ear.close()
+        for subscriber in self._open:
+            subscriber.close()
         self.context.destroy(linger=0)
 
-    def listen(self, instance: str, endpoint: str, mode: str = "connect") -> Ear:
+    def listen(self, instance: str, endpoint: str, mode: str = "connect") -> Subscriber:
         """Subscribe to an instance, or bind where it dials."""
-        ear = Ear(self, instance, endpoint, mode)
-        self._ears.append(ear)
-        return ear
+        subscriber = Subscriber(self, instance, endpoint, mode)
+        self._open.append(subscriber)
+        return subscriber
 
-    def reach(self, instance: str, doors: Iterable[Door]) -> bool:
-        """Knock at every door, wait for the handshakes and record them; whether all came about.
+    def reach(self, instance: str, endpoints: Iterable[ClientEndpoint]) -> bool:
+        """Connect to every endpoint, wait for the handshakes and record them; whether all came about.
 
         The bound is short once one did not.
         """
-        knocking = {door: _Knock(self.context, door) for door in doors}
+        handshakes = {endpoint: _Handshake(self.context, endpoint) for endpoint in endpoints}
         try:
             bound, self.bound_s = self.bound_s, IMPATIENT_S
             end = time.monotonic() + bound
-            waiting = set(knocking)
+            waiting = set(handshakes)
             poller = zmq.Poller()
-            for knock in knocking.values():
-                poller.register(knock.monitor.socket, zmq.POLLIN)
+            for handshake in handshakes.values():
+                poller.register(handshake.monitor.socket, zmq.POLLIN)
             while waiting and (left := end - time.monotonic()) > 0 and self.session.left() > 0:
                 poller.poll(max(1, int(left * 1000)))
-                waiting -= {door for door in waiting if HANDSHAKE_SUCCEEDED in knocking[door].monitor.drain()}
+                waiting -= {
+                    endpoint for endpoint in waiting if HANDSHAKE_SUCCEEDED in handshakes[endpoint].monitor.drain()
+                }
         finally:
-            for knock in knocking.values():
-                knock.close()
+            for handshake in handshakes.values():
+                handshake.close()
         if not waiting:
             self.bound_s = bound
-        for door in knocking:
-            outcome: Literal["handshake", "none"] = "none" if door in waiting else "handshake"
-            self.session.mark(Reach(**door._asdict(), outcome=outcome, bound_s=bound), instance)
+        for endpoint in handshakes:
+            outcome: Literal["handshake", "none"] = "none" if endpoint in waiting else "handshake"
+            self.session.mark(Reach(**endpoint._asdict(), outcome=outcome, bound_s=bound), instance)
         return not waiting
 
 
-class _Knock:
+class _Handshake:
     """A socket that connects and says nothing."""
 
-    def __init__(self, context: zmq.Context[Socket], door: Door) -> None:
-        self.socket: Socket = context.socket(KINDS[door.socket])
-        prepare(self.socket, door.endpoint)
+    def __init__(self, context: zmq.Context[Socket], endpoint: ClientEndpoint) -> None:
+        self.socket: Socket = context.socket(KINDS[endpoint.socket])
+        prepare(self.socket, endpoint.endpoint)
         self.monitor = Monitor(self.socket)
-        self.socket.connect(door.endpoint)
+        self.socket.connect(endpoint.endpoint)
 
     def close(self) -> None:
         self.monitor.close()
         self.socket.close(0)
 
 
-class Ear:
+class Subscriber:
     """A subscriber at one instance; what it takes is recorded as what a live witness saw."""
 
-    def __init__(self, ears: Ears, instance: str, endpoint: str, mode: str) -> None:
+    def __init__(self, subscribers: Subscribers, instance: str, endpoint: str, mode: str) -> None:
         self.instance = instance
-        self.recorder = ears.session.recorder
-        self.socket: Socket = ears.context.socket(zmq.SUB)
+        self.recorder = subscribers.session.recorder
+        self.socket: Socket = subscribers.context.socket(zmq.SUB)
         prepare(self.socket, endpoint)
         self.socket.subscribe(b"")
         self.monitor = Monitor(self.socket)

@@ -21,7 +21,7 @@ AGAIN_S = 1.0
 """How long the last batch gets before another one is offered: it may be lost on the way."""
 
 
-class Markers:
+class TaggedBatches:
     """Makes batches of several stores, each of blocks that no other store holds, and offers them."""
 
     def __init__(self, session: Session) -> None:
@@ -68,7 +68,7 @@ class Markers:
             self._offer(batch)
 
 
-def tail(session: Session, markers: Markers) -> bool:
+def tail(session: Session, tagged: TaggedBatches) -> bool:
     """Offer one more batch and wait until it is seen, or one after it: then what came before is decided.
 
     Another one is offered while none is accepted, and now and then while none comes.
@@ -86,7 +86,7 @@ def tail(session: Session, markers: Markers) -> bool:
 
     came = False
     while not came and session.left() > 0 and time.monotonic() - began < TAIL_S:
-        accepted = markers.one()
+        accepted = tagged.one()
         if accepted:
             stamp = min(stamp, session.offers.stamp)
         came = session.wait(seen, AGAIN_S if accepted else FULL_S)
