@@ -203,7 +203,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("[[expected]]\nid = 'BAT-001'\n", "missing required field `reason`"),
-        ("[[expected]]\nid = 'BAT-999'\nreason = 'r'\n", "no requirement 'KVW-BAT-999'"),
+        ("[[expected]]\nid = 'BAT-999'\nreason = 'r'\n", "no requirement 'BAT-999'"),
         ("[[expected]]\nid = 'BAT-001'\nreason = 'r'\nverdict = 'PASS'\n", "Invalid enum value 'PASS'"),
         ("[[expected]]\nid = 'BAT-001'\nreason = 'r'\nexpires = 'soon'\n", "expires"),
         ("[[expected]]\nid = 'BAT-001'\nreason = 'r'\nexpires = 2027-01-31T10:00:00\n", "expires"),
