@@ -37,6 +37,7 @@ class Cause(StrEnum):
     IPC_LENGTH = "ipc-path-too-long"
     IDENTICAL = "identical-endpoints"
     OVERLAP = "overlapping-ranges"
+    IN_USE = "endpoint-in-use"
     RANK = "rank-out-of-range"
     TOPOLOGY = "unsupported-topology"
 

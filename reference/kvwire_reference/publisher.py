@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import zmq
 
+from kvwire_reference.binding import bind, check_free, ipc_file
 from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
 from kvwire_reference.endpoints import check_endpoints, parse
 from kvwire_reference.outlet import Counters
@@ -34,9 +35,8 @@ RETRY_MS = 2
 """How long to wait for a replay client whose pipe is full before trying again."""
 SUBSCRIPTION_BYTES = 65536
 """The longest frame taken from a subscriber; a longer one ends its connection."""
-
-UNENCODABLE = (TypeError, ValueError, AttributeError, OverflowError, msgspec.MsgspecError)
-"""What encoding a batch raises that holds something other than its types say, or values out of range."""
+REASON_LENGTH = 300
+"""How much of an error a warning shows; what was offered may stand in it, at any length."""
 
 
 class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,10 +131,12 @@ class ZmqPublisher:
         """Offer a batch; return whether it was accepted. Never waits, whatever subscribers do.
 
         The number is taken first, so that a batch dropped for a full queue, or after `shutdown`, leaves a hole
-        [KVW-SEQ-002]. Raises `ValueError`, and takes no number, for a batch of another rank.
+        [KVW-SEQ-002]. Whatever cannot be encoded is accepted here and dropped later. Raises `ValueError`, and takes
+        no number, for a batch of another rank.
         """
-        if batch.data_parallel_rank != self.rank:
-            raise ValueError(f"a batch of rank {batch.data_parallel_rank} on the stream of rank {self.rank}")
+        offered: object = batch
+        if isinstance(offered, Batch) and offered.data_parallel_rank != self.rank:
+            raise ValueError(f"a batch of rank {offered.data_parallel_rank} on the stream of rank {self.rank}")
         with self._lock:
             number = self._reserve()
             self._last_offer = time.monotonic()
@@ -149,13 +151,15 @@ class ZmqPublisher:
     def start(self) -> None:
         """Bind and begin to send; a second call does nothing.
 
-        Raises `zmq.ZMQError` if an endpoint cannot be bound, with nothing left open, and `RuntimeError` after
-        `shutdown`: a new incarnation is a new object.
+        Raises `EndpointError` for an endpoint in use, before any socket is open, `zmq.ZMQError` if one cannot be
+        bound for another reason, with nothing left open, and `RuntimeError` after `shutdown`: a new incarnation is
+        a new object.
         """
         if self._thread is not None:
             return
         if self._stopped:
             raise RuntimeError("this publisher was shut down; make a new one")
+        self._check_free()
         self._open()
         self._thread = threading.Thread(target=self._run, name=f"kvwire-publisher-{self.rank}", daemon=True)
         self._thread.start()
@@ -198,6 +202,9 @@ class ZmqPublisher:
 
     # Opening, by whoever starts it, and closing, by the thread
 
+    def _check_free(self) -> None:
+        check_free(self.endpoint, *([] if self.replay_endpoint is None else [self.replay_endpoint]))
+
     def _open(self) -> None:
         self._wake_sent, self._wake_heard = socket.socketpair()
         self._wake_sent.setblocking(False)
@@ -237,9 +244,9 @@ class ZmqPublisher:
         if self.config.curve is not None:
             serve_curve(unbound, self.config.curve)
         unbound.set(zmq.IPV6, int(parse(endpoint).ipv6))
-        unbound.bind(endpoint)
-        if endpoint.startswith("ipc://") and not endpoint.startswith("ipc://@"):
-            self._files.append(Path(endpoint.removeprefix("ipc://")))
+        bind(unbound, endpoint)
+        if (file := ipc_file(endpoint)) is not None:
+            self._files.append(file)
         return unbound.get_string(zmq.LAST_ENDPOINT)
 
     def _close(self) -> None:
@@ -300,12 +307,14 @@ class ZmqPublisher:
         number, batch = self._queue.popleft()
         try:
             frames = self._frames(number, self._encode(batch))
-            self._send_live(frames)
-        except UNENCODABLE as error:
+        except BaseException as error:  # noqa: BLE001 - nothing that is offered may end the thread
             self._unencodable += 1
-            self._count_drop(number, f"it cannot be encoded: {error}")
-        except zmq.ZMQError as error:
-            self._count_drop(number, f"it cannot be sent: {error}")
+            self._count_drop(number, f"it cannot be encoded: {_reason(error)}")
+            return
+        try:
+            self._send_live(frames)
+        except (zmq.ZMQError, MemoryError) as error:
+            self._count_drop(number, f"it cannot be sent: {_reason(error)}")
         else:
             self._last_ts = batch.ts
             self._remember(number, frames)
@@ -339,3 +348,12 @@ class ZmqPublisher:
         while self._queue:
             number, _ = self._queue.popleft()
             self._count_drop(number, "the publisher stopped first")
+
+
+def _reason(error: BaseException) -> str:
+    """Name an error and quote the beginning of it; its text may be as hostile as what was offered."""
+    try:
+        text = str(error)[:REASON_LENGTH]
+    except Exception:  # noqa: BLE001
+        text = "it cannot be written down"
+    return f"{type(error).__name__}: {text}"

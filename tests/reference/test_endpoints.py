@@ -238,5 +238,5 @@ def test_topologies_that_have_no_streams(pipeline: int, context: int) -> None:
 
 
 def test_every_cause_is_covered() -> None:
-    covered = {cause for _, cause in MALFORMED} | {case[3] for case in CASES} | {Cause.TOPOLOGY}
+    covered = {cause for _, cause in MALFORMED} | {case[3] for case in CASES} | {Cause.TOPOLOGY, Cause.IN_USE}
     assert covered >= set(Cause)

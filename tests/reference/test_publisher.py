@@ -1,12 +1,13 @@
 """The live stream: numbered, never waiting, honest about what it lost, and gone when it is stopped."""
 
 import logging
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import zmq
@@ -14,7 +15,8 @@ import zmq
 from kvwire_reference.endpoints import EndpointError
 from kvwire_reference.outlet import Counters
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
-from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, Message, decode, parse_live
+from kvwire_reference.replay import Frames
+from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, BlockStored, Message, decode, parse_live
 
 pytestmark = pytest.mark.network
 
@@ -132,6 +134,94 @@ def test_a_batch_that_cannot_be_encoded_leaves_a_hole_and_holds_nobody_up(peer: 
         until(lambda: publisher.counters == Counters(number + 4, number + 1, 3, 3))
 
 
+def nested(depth: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+class Unwritable(Exception):
+    """An error that has no text either."""
+
+    def __str__(self) -> str:
+        raise RecursionError
+
+
+class Hostile:
+    """Raises at whatever is asked of it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __iter__(self) -> object:
+        raise self.error
+
+    def __bool__(self) -> bool:
+        raise self.error
+
+
+def store(**fields: Any) -> BlockStored:
+    return BlockStored(
+        **{
+            "block_hashes": (1,),
+            "parent_block_hash": None,
+            "token_ids": (1,),
+            "block_size": 1,
+            "lora_id": None,
+            "medium": "GPU",
+            "lora_name": None,
+            **fields,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        pytest.param(lambda: Batch(1.0, (store(extra_keys=(nested(100_000),)),), 0), id="nested"),
+        pytest.param(lambda: Batch(1.0, Hostile(MemoryError("2^40 tokens")), 0), id="memory"),  # type: ignore[arg-type]
+        pytest.param(lambda: Batch(1.0, Hostile(SystemExit(1)), 0), id="exit"),  # type: ignore[arg-type]
+        pytest.param(lambda: Batch(1.0, Hostile(Unwritable()), 0), id="no text"),  # type: ignore[arg-type]
+        pytest.param(lambda: Batch(1.0, (store(token_ids=Hostile(KeyError())),), 0), id="tokens"),
+        pytest.param(lambda: Batch(1.0, (store(block_size=10**5000),), 0), id="huge number"),
+        pytest.param(lambda: Batch(1.0, (Batch(1.0, (), 0),), 0), id="a batch as event"),  # type: ignore[arg-type]
+        pytest.param(lambda: None, id="none"),
+        pytest.param(lambda: "a text", id="text"),
+        pytest.param(lambda: SimpleNamespace(ts=1.0, events=(), data_parallel_rank=0), id="alike"),
+        pytest.param(PublisherConfig, id="another struct"),
+    ],
+)
+def test_nothing_that_is_offered_ends_the_stream(peer: Peer, room: Path, offered: Callable[[], Any]) -> None:
+    with ZmqPublisher(PublisherConfig(endpoint=f"ipc://{room}/live")) as publisher:
+        subscriber = subscribe(peer, publisher)
+        number = publisher.counters.offered
+        assert publisher.publish(offered())
+        publisher.publish(note(number + 1))
+        assert hear(subscriber).sequence == number + 1
+        until(lambda: publisher.counters == Counters(number + 2, number + 1, 1, 1))
+
+
+def test_a_batch_for_which_the_socket_has_no_memory_is_dropped_whole(peer: Peer, room: Path) -> None:
+    class Exhausted(ZmqPublisher):
+        doomed = -1
+
+        def _send_live(self, frames: Frames) -> None:
+            if frames[1] == self.doomed.to_bytes(8, "big", signed=True):
+                raise MemoryError
+            super()._send_live(frames)
+
+    publisher = Exhausted(PublisherConfig(endpoint=f"ipc://{room}/live"))
+    with publisher:
+        subscriber = subscribe(peer, publisher)
+        publisher.doomed = publisher.counters.offered
+        publisher.publish(note(1))
+        publisher.publish(note(2))
+        assert hear(subscriber).sequence == publisher.doomed + 1
+        until(lambda: publisher.counters.dropped == 1)
+        assert publisher.counters.unencodable == 0
+
+
 def test_a_batch_of_another_rank_is_refused_and_takes_no_number(room: Path) -> None:
     publisher = ZmqPublisher(PublisherConfig(endpoint=f"ipc://{room}/live"))
     with pytest.raises(ValueError, match="rank 1 on the stream of rank 0"):
@@ -230,16 +320,16 @@ def test_a_stop_is_harmless_twice_and_without_a_start(room: Path) -> None:
         publisher.start()
 
 
-def test_a_start_that_fails_half_way_leaves_nothing_open() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as squatter:
-        taken = f"tcp://127.0.0.1:{squatter.getsockname()[1]}"
-        config = PublisherConfig(endpoint="tcp://127.0.0.1:0", replay_endpoint=taken, ephemeral=True)
-        publisher = ZmqPublisher(config)
-        with pytest.raises(zmq.ZMQError, match="in use"):
-            publisher.start()
-        assert publisher.context.closed
+def test_a_start_that_fails_half_way_leaves_nothing_open(room: Path) -> None:
+    replay = f"ipc://{room}/missing/replay"
+    publisher = ZmqPublisher(PublisherConfig(endpoint=f"ipc://{room}/live", replay_endpoint=replay))
+    with pytest.raises(zmq.ZMQError, match="No such file"):
+        publisher.start()
+    assert publisher.context.closed
+    assert list(room.iterdir()) == []
+    (room / "missing").mkdir()
     publisher.start()
-    assert publisher.replay_endpoint == taken
+    assert publisher.replay_endpoint == replay
     publisher.shutdown()
 
 

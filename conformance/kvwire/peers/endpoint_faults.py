@@ -57,6 +57,9 @@ class IgnoresRankInPath(ZmqPublisher):
         if config.endpoint.startswith("ipc://"):
             self.endpoint, self.replay_endpoint = config.endpoint, config.replay_endpoint
 
+    def _check_free(self) -> None:
+        """Take over the path of another rank."""
+
 
 class ReportsWhatWasAsked(ZmqPublisher):
     """Reports port 0 where the system gave another."""
@@ -185,6 +188,9 @@ class ChecksLate(ZmqPublisher):
         super().__init__(_bent(config, replay_endpoint=None))
         self._late = config
         self.replay_endpoint = config.replay_endpoint
+
+    def _check_free(self) -> None:
+        """Look at nothing yet."""
 
     def _open_replay(self) -> ReplayServer:
         config = self._late
