@@ -311,13 +311,15 @@ class ZmqPublisher:
             self._unencodable += 1
             self._count_drop(number, f"it cannot be encoded: {_reason(error)}")
             return
+        # Retained first: whoever saw it live can ask from it at once, and gets it.
+        self._remember(number, frames)
         try:
             self._send_live(frames)
         except (zmq.ZMQError, MemoryError) as error:
+            self._ring.withdraw(number)
             self._count_drop(number, f"it cannot be sent: {_reason(error)}")
         else:
             self._last_ts = batch.ts
-            self._remember(number, frames)
             self._sent += 1
 
     def _encode(self, batch: Batch) -> bytes:
@@ -331,7 +333,7 @@ class ZmqPublisher:
         self._live.send_multipart(frames, zmq.DONTWAIT)
 
     def _remember(self, number: int, frames: Frames) -> None:
-        """Retain what was sent, as it was sent, for replay [KVW-REP-013]."""
+        """Retain what is about to be sent, as it is sent, for replay [KVW-REP-013]."""
         self._ring.append(Entry(number, frames))
 
     def _send_rest(self) -> None:

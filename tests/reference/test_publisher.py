@@ -202,6 +202,29 @@ def test_nothing_that_is_offered_ends_the_stream(peer: Peer, room: Path, offered
         until(lambda: publisher.counters == Counters(number + 2, number + 1, 1, 1))
 
 
+def test_a_batch_is_retained_before_it_is_sent_and_forgotten_if_that_fails(room: Path) -> None:
+    seen: list[tuple[int, list[int]]] = []
+
+    class Watched(ZmqPublisher):
+        def _send_live(self, frames: Frames) -> None:
+            number = int.from_bytes(frames[1], "big")
+            seen.append((number, retained(self)))
+            if number in (1, 3):
+                raise zmq.ZMQError(zmq.ENOBUFS)
+            super()._send_live(frames)
+
+    with Watched(PublisherConfig(endpoint=f"ipc://{room}/live", ring=2)) as publisher:
+        for number in range(1, 5):
+            publisher.publish(note(number))
+        until(lambda: publisher.counters.sent + publisher.counters.dropped == 5)
+        assert seen == [(0, [0]), (1, [0, 1]), (2, [0, 2]), (3, [2, 3]), (4, [2, 4])]
+        assert retained(publisher) == [2, 4]
+
+
+def retained(publisher: ZmqPublisher) -> list[int]:
+    return [entry.number for entry in publisher._ring._entries]
+
+
 def test_a_batch_for_which_the_socket_has_no_memory_is_dropped_whole(peer: Peer, room: Path) -> None:
     class Exhausted(ZmqPublisher):
         doomed = -1
