@@ -19,9 +19,10 @@ import zmq
 
 from kvwire_reference.binding import bind, check_free, ipc_file
 from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
-from kvwire_reference.endpoints import check_endpoints, parse
-from kvwire_reference.outlet import Counters
+from kvwire_reference.endpoints import Cause, EndpointError, check_endpoints, parse
+from kvwire_reference.outlet import Counters, NullPublisher
 from kvwire_reference.replay import Entry, Frames, ReplayCounters, ReplayLimits, ReplayServer, Ring
+from kvwire_reference.topology import Topology
 from kvwire_reference.wire import AllBlocksCleared, Batch, encode, live_frames
 
 log = logging.getLogger(__name__)
@@ -42,10 +43,12 @@ REASON_LENGTH = 300
 class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a publisher binds and what it may hold.
 
-    `endpoint` and `replay_endpoint` are those of rank 0; `rank` is global, 0…`world_size`−1. `wildcard` permits
-    to listen on every interface, `ephemeral` to let the system choose a port. `max_queue` batches may wait,
-    `send_mark` wait for one slow subscriber, `ring` are retained for replay. An idle stream carries an empty
-    batch every `heartbeat` seconds, if set; a stream begins with `AllBlocksCleared` if `clear_first`.
+    `endpoint` and `replay_endpoint` are those of rank 0; `rank` is global, 0…`world_size`−1: ranks with a cache, and
+    so a stream, of their own. `topology` says what else is parallel; where it has data parallelism, that is the
+    world size. `wildcard` permits to listen on every interface, `ephemeral` to let the system choose a port.
+    `max_queue` batches may wait, `send_mark` wait for one slow subscriber, `ring` are retained for replay. An idle
+    stream carries an empty batch every `heartbeat` seconds, if set; a stream begins with `AllBlocksCleared` if
+    `clear_first`.
     """
 
     endpoint: str = "tcp://127.0.0.1:5557"
@@ -54,6 +57,7 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
     world_size: int = 1
     ranks_per_host: int = 1
+    topology: Topology = Topology()
     wildcard: bool = False
     ephemeral: bool = False
     max_queue: int = 100_000
@@ -76,6 +80,11 @@ class ZmqPublisher:
     def __init__(self, config: PublisherConfig) -> None:
         self.config = config
         self.rank = config.rank
+        config.topology.check()
+        if config.topology.data not in (1, config.world_size):
+            raise EndpointError(
+                Cause.TOPOLOGY, f"{config.topology} has {config.topology.data} streams, not {config.world_size}"
+            )
         self.endpoint, self.replay_endpoint = check_endpoints(
             config.endpoint,
             config.replay_endpoint,
@@ -350,6 +359,19 @@ class ZmqPublisher:
         while self._queue:
             number, _ = self._queue.popleft()
             self._count_drop(number, "the publisher stopped first")
+
+
+def publisher_of(config: PublisherConfig, process: int) -> ZmqPublisher | NullPublisher:
+    """Return what process 0… of `config.topology` publishes to: the stream of its rank, or nothing at all.
+
+    Of the processes that share a cache only the first has a stream. Rank and world size follow from the topology.
+    Raises `EndpointError` on every process of a deployment that cannot be streamed, not only on those with a stream.
+    """
+    config.topology.check()
+    rank = config.topology.rank_of(process)
+    if not config.topology.publishes(process):
+        return NullPublisher(rank)
+    return ZmqPublisher(msgspec.structs.replace(config, rank=rank, world_size=config.topology.data))
 
 
 def _reason(error: BaseException) -> str:
