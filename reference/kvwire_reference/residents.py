@@ -6,7 +6,9 @@ Hashes are kept modulo 2^64 [KVW-HSH-010].
 """
 
 import contextlib
+import math
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kvwire_reference import hashing, wire
@@ -97,7 +99,7 @@ class Residents:
         lora_id: int | None = None,
         salt_id: int | None = None,
     ) -> int:
-        """Count the leading full blocks of a prompt that are resident in a medium.
+        """Count the leading full blocks of a prompt, of the size of the group, that are resident in a medium.
 
         0 as well if the stream's function is unknown or opaque. A 64-bit hash locates blocks; it proves
         nothing across tenants.
@@ -105,8 +107,13 @@ class Residents:
         table = self._tables.get(Place(self.algorithm, medium, group))
         if not table or group not in self._block_sizes:
             return 0
-        blocks, _ = hashing.split_blocks(tokens, self._block_sizes[group])
-        return max((_covered(f, blocks, table, lora_id, salt_id) for f in self.functions()), default=0)
+        blocks, _ = hashing.split_blocks(tokens, self._unit())
+        step = self._block_sizes[group] // self._unit()
+        return max((_covered(f, blocks, step, table, lora_id, salt_id) for f in self.functions()), default=0)
+
+    def _unit(self) -> int:
+        """Tokens to a hash: a group with larger blocks names each by the hash of its last part."""
+        return math.gcd(*self._block_sizes.values())
 
     @property
     def reproduces(self) -> bool | None:
@@ -128,14 +135,15 @@ class Residents:
         functions = self.functions()
         if not functions or self.algorithm is None or not _is_checkable(event):
             return
-        counts = {function: _reproduced(function, event) for function in functions}
+        unit = self._unit()
+        counts = {function: _reproduced(function, event, unit) for function in functions}
         most = max(counts.values())
         if most:
             self._functions[self.algorithm] = tuple(function for function in functions if counts[function] == most)
             whole = most == len(event.block_hashes)
             self.reproduced += whole
             self.mismatched += not whole
-        elif any(_reproduced(function, event) for function in _EVERY if function not in functions):
+        elif any(_reproduced(function, event, unit) for function in _EVERY if function not in functions):
             self.mismatched += 1
         else:
             self.unexplained += 1
@@ -147,13 +155,15 @@ _EVERY: Final = tuple(function for label in hashing.ALGORITHMS for function in h
 def _covered(
     function: hashing.Algorithm,
     blocks: Sequence[Sequence[hashing.Token]],
+    step: int,
     table: set[int],
     lora_id: int | None,
     salt_id: int | None,
 ) -> int:
     count = 0
     with contextlib.suppress(hashing.RangeError):  # a token that this function does not take ends the prefix
-        for state in hashing.hash_chain(function, blocks, lora_id=lora_id, salt_id=salt_id):
+        states = hashing.hash_chain(function, blocks, lora_id=lora_id, salt_id=salt_id)
+        for state in islice(states, step - 1, None, step):
             if state.hash not in table:
                 break
             count += 1
@@ -171,14 +181,15 @@ def _is_checkable(event: wire.BlockStored) -> bool:
     )
 
 
-def _reproduced(function: hashing.Algorithm, event: wire.BlockStored) -> int:
+def _reproduced(function: hashing.Algorithm, event: wire.BlockStored, unit: int) -> int:
     """Count the leading blocks of a root event whose hash the function gives, in the scope that the wire shows."""
     count = 0
     with contextlib.suppress(ValueError):  # no digest, or a value that this function does not take
         tokens = [bytes.fromhex(token) if isinstance(token, str) else token for token in event.token_ids]
-        blocks, _ = hashing.split_blocks(tokens, event.block_size)
+        blocks, _ = hashing.split_blocks(tokens, unit)
+        step = event.block_size // unit
         states = hashing.hash_chain(function, blocks, lora_id=event.lora_id)
-        for state, value in zip(states, event.block_hashes, strict=True):
+        for state, value in zip(islice(states, step - 1, None, step), event.block_hashes, strict=True):
             if state.hash != wire.unsigned(value):
                 break
             count += 1
