@@ -305,10 +305,11 @@ class CacheEngine:
             for life_cycle in self.config.life_cycles:
                 if life_cycle.id in block.hosted:
                     self._hold(block, life_cycle, block.hosted[life_cycle.id])
-            if self.config.host.keeps_copy:
-                self._host.put(block)
-            else:
+            if not self.config.host.keeps_copy:
                 self._left_host(block)
+        if self.config.host.keeps_copy:
+            for block in reversed(path[before:]):
+                self._host.put(block)
         self._tree.use(path)
         return len(path) - before
 
