@@ -165,8 +165,7 @@ class Announcer:
         return len(block.piece.tokens) * self.form.blocks == self.form.block_size
 
     def _is_covered(self, block: Block) -> bool:
-        pages = block.pages if self.form.medium == DEVICE else block.hosted
-        return pages.get(self.form.target, 0) == self.form.block_size
+        return block.pages.get(self.form.target, 0) == self.form.block_size
 
     def _is_decodable(self, block: Block) -> bool:
         return self.form.multimodal or not any(part.piece.mm_keys for part in self._parts(block))

@@ -276,16 +276,12 @@ class CacheEngine:
         held = [one for one in due if self._holds(block, one)]
         if due and not held:
             return
-        new = [one for one in held if one.id not in block.hosted]
         block.hosted.update({one.id: self._size(one) for one in held})
         self._host.put(block)
         if self.config.host.announced:
             for life_cycle in self._announced():
-                announcer = self._announcer(life_cycle, self.config.host.medium)
-                if life_cycle in new:
-                    announcer.stored(block, life_cycle.id)
-                elif life_cycle in held:
-                    announcer.touched(block)
+                if life_cycle in held:
+                    self._announcer(life_cycle, self.config.host.medium).stored(block, life_cycle.id)
 
     def _promote(self, root: Block, path: list[Block], pieces: Sequence[Piece], states: Sequence[ChainState]) -> int:
         """Bring what follows `path` back from host memory; return how many blocks that were."""
@@ -310,7 +306,6 @@ class CacheEngine:
         if self.config.host.keeps_copy:
             for block in reversed(path[before:]):
                 self._host.put(block)
-        self._tree.use(path)
         return len(path) - before
 
     def _left_host(self, block: Block) -> None:

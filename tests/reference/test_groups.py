@@ -170,6 +170,20 @@ def test_a_consumer_finds_prefixes_in_every_group_by_the_hash_of_the_smallest() 
     assert [residents.prefix(PROMPT, "GPU", group=group) for group in (0, 3)] == [5, 1]
 
 
+def test_a_consumer_finds_prefixes_where_no_group_has_the_smallest_blocks() -> None:
+    cache = engine(life_cycles=(COARSE, LifeCycle(4, block_size=12)), groups=(3, 4), announce_algorithm=True)
+    cache.insert(PROMPT)
+    residents = Residents()
+    residents.apply(Batch(0.0, events(cache), 0))
+    assert [residents.prefix(PROMPT, "GPU", group=group) for group in (3, 4)] == [2, 1]
+
+
+def test_the_entry_limit_is_one_for_all_groups() -> None:
+    cache = engine(life_cycles=(FULL, WINDOW), groups=(0, 1), max_entries=6)
+    cache.insert(PROMPT)
+    assert sum(len(event.block_hashes) for event in events(cache) if isinstance(event, BlockStored)) == 6
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [

@@ -109,7 +109,8 @@ def test_partial_blocks_are_not_kept() -> None:
     cache = engine(host=SAID)
     cache.insert([*PROMPT, 13], computed=11)
     cache.evict(4)
-    assert len(cache.residents()["CPU", 0]) == 2
+    assert cache._host is not None
+    assert len(cache.residents()["CPU", 0]) == len(cache._host) == 2
     assert cache.insert([*PROMPT, 13]) == 8
 
 
@@ -141,6 +142,35 @@ def test_a_partial_block_gives_way_to_the_full_one_that_comes_back() -> None:
     assert cache.insert(PROMPT[:8]) == 8
     assert said(events(cache)) == ["+GPU B", "-CPU B"]
     assert len(cache) == 2
+
+
+def test_what_the_device_has_no_room_for_stays_in_host_memory() -> None:
+    cache = engine(capacity=1, host=SAID)
+    cache.insert(PROMPT[:4])
+    cache.insert([0] * 4)
+    cache.flush()
+    assert cache.insert(PROMPT[:8]) == 4
+    cache = engine(capacity=2, host=SAID)
+    cache.insert(PROMPT[:8])
+    cache.evict(2)
+    cache.flush()
+    cache._tree.capacity = 1
+    assert cache.insert(PROMPT[:8]) == 4
+    assert said(events(cache)) == ["+GPU A", "-CPU A"]
+    assert cache.residents()["CPU", 0] == [unsigned(B)]
+
+
+def test_a_copy_whose_block_leaves_the_device_was_used_last() -> None:
+    cache = engine(host=COPIED)
+    for prompt in (PROMPT[:4], [0] * 4):
+        cache.insert(prompt)
+    cache.evict(2)
+    for prompt in (PROMPT[:4], [0] * 4):
+        cache.insert(prompt)
+    cache.evict(1)
+    cache.flush()
+    cache.evict_host(1)
+    assert said(events(cache)) == ["-CPU ?"]
 
 
 def test_a_reset_empties_host_memory_too() -> None:
