@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kvwire_reference.announcer import DEVICE, Announcer, EventForm
-from kvwire_reference.groups import LifeCycle, check_groups, needed_run, seen_from, target_of
+from kvwire_reference.groups import Group, LifeCycle, groups_of, target_of
 from kvwire_reference.hashing import ALGORITHMS, ChainState, Token, salt_id
 from kvwire_reference.multimodal import MmItem, mm_keys, segment, with_items
 from kvwire_reference.outlet import Outlet
@@ -55,11 +55,11 @@ class CacheEngine:
     """The prefix cache of one rank, and the events of what happens in it."""
 
     def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
-        check_groups(config.life_cycles, config.groups, config.block_size)
         self.config = config
-        self.target = target_of(config.life_cycles)
+        self._groups = groups_of(config.life_cycles, config.groups, config.block_size)
+        (self._target,) = (group for group in self._groups if group.is_target)
         self.algorithm = ALGORITHMS[config.algorithm]
-        self.announcer = Announcer(self._event_form(self.target, DEVICE))
+        self.announcer = Announcer(self._event_form(self._target, DEVICE))
         self._others: dict[tuple[int, str], Announcer] = {}
         self._outlet = outlet
         self._tree = RadixTree(config.capacity, config.block_size, self._left)
@@ -129,7 +129,7 @@ class CacheEngine:
 
     def resident(self) -> list[int]:
         """Unsigned hashes of the full, fully covered blocks on the device, announced or not."""
-        return [block.hash for block in self._tree if self._holds(block, self.target)]
+        return [block.hash for block in self._tree if self._holds(block, self._target)]
 
     def residents(self) -> Mapping[tuple[str, int], list[int]]:
         """Unsigned hashes of what is held, by medium and group, wherever blocks are announced at all.
@@ -137,13 +137,14 @@ class CacheEngine:
         ("GPU", 0) is what `resident` returns, if no groups are announced.
         """
         found: dict[tuple[str, int], list[int]] = {}
-        for life_cycle in self._announced():
-            group = life_cycle.id if self.config.groups else 0
-            found[DEVICE, group] = [block.hash for block in self._tree if self._holds(block, life_cycle)]
+        for group in self._groups:
+            if not group.is_announced:
+                continue
+            idx = group.id if self.config.groups else 0
+            found[DEVICE, idx] = [block.hash for block in self._tree if self._holds(block, group)]
             if self._host is not None and self.config.host is not None and self.config.host.announced:
-                full = self._size(life_cycle)
-                held = [block.hash for block in self._host if block.hosted.get(life_cycle.id) == full]
-                found[self.config.host.medium, group] = held
+                held = [block.hash for block in self._host if group.id in block.hosted]
+                found[self.config.host.medium, idx] = held
         return found
 
     def announced(self) -> list[int]:
@@ -194,70 +195,64 @@ class CacheEngine:
 
     # Pages
 
-    def _announced(self) -> list[LifeCycle]:
-        return [one for one in self.config.life_cycles if one is self.target or one.id in self.config.groups]
-
-    def _size(self, life_cycle: LifeCycle) -> int:
-        return life_cycle.blocks(self.config.block_size) * self.config.block_size
-
-    def _holds(self, block: Block, life_cycle: LifeCycle) -> bool:
-        return block.pages.get(life_cycle.id, 0) == self._size(life_cycle)
+    def _holds(self, block: Block, group: Group) -> bool:
+        return block.pages.get(group.id, 0) == group.size
 
     def _reusable(self, path: Sequence[Block]) -> int:
-        """How many blocks of `path` can be reused: every life cycle must still hold what its window sees.
+        """How many blocks of `path` can be reused: every group must still hold what its window sees.
 
         Where blocks differ in size, reuse ends where one of each does.
         """
         reusable = 0
-        held = dict.fromkeys(self.config.life_cycles, 0)
+        runs = dict.fromkeys(self._groups, 0)
         for depth, block in enumerate(path, start=1):
             fits = True
-            for one in held:
-                size = one.blocks(self.config.block_size)
-                if depth % size == 0:
-                    held[one] = held[one] + 1 if self._holds(block, one) else 0
-                fits = fits and depth % size == 0 and held[one] >= needed_run(one, depth // size, self._size(one))
+            for group in self._groups:
+                if depth % group.blocks:
+                    fits = False
+                    continue
+                runs[group] = run = runs[group] + 1 if self._holds(block, group) else 0
+                fits = fits and run >= min(depth // group.blocks, group.run)
             if fits:
                 reusable = depth
         return reusable
 
     def _cover(self, path: Sequence[Block], length: int, computed: int) -> None:
-        """Give every life cycle the pages that its window sees, and tell the announcers what changed.
+        """Give every group the pages that its window sees, and tell the announcers what changed.
 
-        A life cycle that is announced had a page of every block that was computed, if only for a while: so no
-        block is announced under a parent that never was.
+        A group that is announced had a page of every block that was computed, if only for a while: so no block is
+        announced under a parent that never was.
         """
         reused = self._reusable(path) if self.config.groups else len(path)
-        for life_cycle in self.config.life_cycles:
-            size, per = self._size(life_cycle), life_cycle.blocks(self.config.block_size)
+        for group in self._groups:
             passed = []
-            for index, block in enumerate(path[per - 1 :: per]):
-                start = index * size
-                held = size - self.config.block_size + len(block.piece.tokens)
-                seen = start + size > seen_from(life_cycle, length, size) or life_cycle is self.target
-                if seen or (life_cycle.id in self.config.groups and index >= reused // per):
-                    self._hold(block, life_cycle, min(held, max(0, computed - start)))
+            for index, block in enumerate(path[group.blocks - 1 :: group.blocks]):
+                start = index * group.size
+                seen = group.is_target or start + group.size > length - group.kept
+                if seen or (group.is_announced and index >= reused // group.blocks):
+                    held = group.size - self.config.block_size + len(block.piece.tokens)
+                    self._hold(block, group, min(held, max(0, computed - start)))
                 if not seen:
                     passed.append(block)
             for block in passed:
-                self._release(block, life_cycle)
+                self._release(block, group)
 
-    def _hold(self, block: Block, life_cycle: LifeCycle, covered: int) -> None:
-        if covered > block.pages.get(life_cycle.id, 0):
-            block.pages[life_cycle.id] = covered
-            self._announcer(life_cycle).stored(block, life_cycle.id)
-        elif life_cycle is self.target or life_cycle.id in self.config.groups:
-            self._announcer(life_cycle).touched(block)
+    def _hold(self, block: Block, group: Group, covered: int) -> None:
+        if covered > block.pages.get(group.id, 0):
+            block.pages[group.id] = covered
+            self._announcer(group).stored(block, group.id)
+        elif group.is_announced:
+            self._announcer(group).touched(block)
 
-    def _release(self, block: Block, life_cycle: LifeCycle) -> None:
-        if block.pages.pop(life_cycle.id, 0):
-            self._announcer(life_cycle).removed(block, life_cycle.id)
+    def _release(self, block: Block, group: Group) -> None:
+        if block.pages.pop(group.id, 0):
+            self._announcer(group).removed(block, group.id)
 
     def _left(self, block: Block) -> None:
         """A block left the device: its pages go with it, and so does a scope that has no blocks left."""
         self._demote(block)
-        for life_cycle in self.config.life_cycles:
-            self._release(block, life_cycle)
+        for group in self._groups:
+            self._release(block, group)
         if block.parent is not None and block.parent.is_root and block.parent.is_leaf:
             self._scopes.pop((block.state.lora_id, block.state.salt_id), None)
 
@@ -272,16 +267,15 @@ class CacheEngine:
         """Keep a full block, with the pages that it has, in host memory."""
         if self._host is None or self.config.host is None or len(block.piece.tokens) < self.config.block_size:
             return
-        due = [one for one in self.config.life_cycles if block.depth % one.blocks(self.config.block_size) == 0]
-        held = [one for one in due if self._holds(block, one)]
+        due = [group for group in self._groups if block.depth % group.blocks == 0]
+        held = [group for group in due if self._holds(block, group)]
         if due and not held:
             return
-        block.hosted.update({one.id: self._size(one) for one in held})
+        block.hosted.update({group.id: group.size for group in held})
         self._host.put(block)
-        if self.config.host.announced:
-            for life_cycle in self._announced():
-                if life_cycle in held:
-                    self._announcer(life_cycle, self.config.host.medium).stored(block, life_cycle.id)
+        for group in held:
+            if group.is_announced and self.config.host.announced:
+                self._announcer(group, self.config.host.medium).stored(block, group.id)
 
     def _promote(self, root: Block, path: list[Block], pieces: Sequence[Piece], states: Sequence[ChainState]) -> int:
         """Bring what follows `path` back from host memory; return how many blocks that were."""
@@ -298,9 +292,9 @@ class CacheEngine:
                 self._host.put(block)
                 break
             path.append(block)
-            for life_cycle in self.config.life_cycles:
-                if life_cycle.id in block.hosted:
-                    self._hold(block, life_cycle, block.hosted[life_cycle.id])
+            for group in self._groups:
+                if group.id in block.hosted:
+                    self._hold(block, group, block.hosted[group.id])
             if not self.config.host.keeps_copy:
                 self._left_host(block)
         if self.config.host.keeps_copy:
@@ -309,34 +303,33 @@ class CacheEngine:
         return len(path) - before
 
     def _left_host(self, block: Block) -> None:
-        for life_cycle in self.config.life_cycles:
-            held = block.hosted.pop(life_cycle.id, 0)
-            if held and life_cycle in self._announced() and self.config.host is not None and self.config.host.announced:
-                self._announcer(life_cycle, self.config.host.medium).removed(block, life_cycle.id)
+        for group in self._groups:
+            held = block.hosted.pop(group.id, 0)
+            if held and group.is_announced and self.config.host is not None and self.config.host.announced:
+                self._announcer(group, self.config.host.medium).removed(block, group.id)
 
     # The rest
 
-    def _announcer(self, life_cycle: LifeCycle, medium: str = DEVICE) -> Announcer:
+    def _announcer(self, group: Group, medium: str = DEVICE) -> Announcer:
         """The announcer of a place; what is not announced is told to the first, which ignores and counts it."""
-        first = medium == DEVICE and (life_cycle is self.target or life_cycle.id not in self.config.groups)
-        if first:
+        if medium == DEVICE and (group.is_target or not group.is_announced):
             return self.announcer
-        place = (life_cycle.id, medium)
+        place = (group.id, medium)
         if place not in self._others:
-            self._others[place] = self.announcer.beside(self._event_form(life_cycle, medium))
+            self._others[place] = self.announcer.beside(self._event_form(group, medium))
         return self._others[place]
 
-    def _event_form(self, life_cycle: LifeCycle, medium: str) -> EventForm:
-        grouped = bool(self.config.groups)
+    def _event_form(self, group: Group, medium: str) -> EventForm:
+        keys = bool(self.config.groups)
         return EventForm(
-            block_size=self._size(life_cycle),
-            target=life_cycle.id,
+            block_size=group.size,
+            target=group.id,
             medium=medium,
-            blocks=life_cycle.blocks(self.config.block_size),
-            group_idx=life_cycle.id if grouped else None,
-            kind=life_cycle.named_kind if grouped else None,
-            window=life_cycle.window if grouped else None,
-            windowed=grouped and not life_cycle.is_whole,
+            blocks=group.blocks,
+            group_idx=group.id if keys else None,
+            kind=group.life_cycle.named_kind if keys else None,
+            window=group.life_cycle.window if keys else None,
+            windowed=keys and not group.life_cycle.is_whole,
             multimodal=self.config.multimodal,
             max_entries=self.config.max_entries,
             netting=self.config.netting,

@@ -7,6 +7,7 @@ window needs the pages of the last tokens. A recurrent group (state spaces) need
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -45,37 +46,55 @@ class LifeCycle(msgspec.Struct, frozen=True):
             return 0
         return math.inf if self.window is None else self.window
 
-    def blocks(self, block_size: int) -> int:
-        """How many blocks of the engine make one of this group."""
-        return 1 if self.block_size is None else self.block_size // block_size
-
 
 def target_of(life_cycles: Sequence[LifeCycle]) -> LifeCycle:
     """Return the life cycle whose blocks are announced: the largest window, the smallest id on a tie."""
     return max(life_cycles, key=lambda life_cycle: (life_cycle.span, -life_cycle.id))
 
 
-def check_groups(life_cycles: Sequence[LifeCycle], groups: Sequence[int], block_size: int) -> None:
-    """Raise `ValueError` for life cycles that cannot be told apart or cut, or a group that is none of them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """A life cycle in an engine: blocks of `size` tokens, each made of `blocks` of the engine's.
+
+    It keeps the blocks that end in the last `kept` tokens of a sequence, and goes on from where it holds the last
+    `run` blocks in a row, or all there are.
+    """
+
+    life_cycle: LifeCycle
+    size: int
+    blocks: int
+    kept: float
+    run: float
+    is_target: bool
+    is_announced: bool
+
+    @property
+    def id(self) -> int:
+        """The id of its life cycle."""
+        return self.life_cycle.id
+
+
+def groups_of(life_cycles: Sequence[LifeCycle], announced: Sequence[int], block_size: int) -> tuple[Group, ...]:
+    """Return the groups of an engine with blocks of `block_size`; `announced` ids, or the target alone if none.
+
+    Raises `ValueError` for life cycles that cannot be told apart or cut, and for an id that is none of theirs.
+    """
     ids = [life_cycle.id for life_cycle in life_cycles]
+    target = target_of(life_cycles)
     if len(set(ids)) != len(ids) or min(ids) < 0:
         raise ValueError(f"life cycles have the ids {ids}; each needs one of its own, 0 or more")
-    if groups and target_of(life_cycles).id not in groups:
-        raise ValueError(f"groups {list(groups)} leave out the target life cycle, {target_of(life_cycles).id}")
-    if not set(groups) <= set(ids):
-        raise ValueError(f"groups {list(groups)} are not all life cycles; those are {ids}")
-    for life_cycle in life_cycles:
-        if (life_cycle.block_size or block_size) % block_size or life_cycle.blocks(block_size) < 1:
-            raise ValueError(f"blocks of {life_cycle.block_size} tokens are no multiple of the engine's {block_size}")
-        if life_cycle.is_whole and life_cycle.window is not None:
-            raise ValueError(f"life cycle {life_cycle.id} keeps whole prefixes and has a window; leave one of them out")
+    if announced and target.id not in announced:
+        raise ValueError(f"groups {list(announced)} leave out the target life cycle, {target.id}")
+    if not set(announced) <= set(ids):
+        raise ValueError(f"groups {list(announced)} are not all life cycles; those are {ids}")
+    return tuple(_group(one, one is target, one.id in (announced or (target.id,)), block_size) for one in life_cycles)
 
 
-def seen_from(life_cycle: LifeCycle, length: int, size: int) -> float:
-    """Return the token behind which, of `length`, blocks of `size` tokens must end for the group to keep them."""
-    return length - max(life_cycle.span, size if life_cycle.span == 0 else 0)
-
-
-def needed_run(life_cycle: LifeCycle, depth: int, size: int) -> float:
-    """Return how many blocks of `size` in a row, up to the one at `depth`, the group must hold to go on from there."""
-    return min(depth, 1 if life_cycle.span == 0 else life_cycle.span / size)
+def _group(life_cycle: LifeCycle, is_target: bool, is_announced: bool, block_size: int) -> Group:
+    size = block_size if life_cycle.block_size is None else life_cycle.block_size
+    if size < block_size or size % block_size:
+        raise ValueError(f"blocks of {size} tokens are no multiple of the engine's {block_size}")
+    if life_cycle.is_whole and life_cycle.window is not None:
+        raise ValueError(f"life cycle {life_cycle.id} keeps whole prefixes and has a window; leave one of them out")
+    kept = life_cycle.span or size  # of a recurrent group, the block in which its newest state is
+    return Group(life_cycle, size, size // block_size, kept, kept / size, is_target, is_announced)
