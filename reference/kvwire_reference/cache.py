@@ -295,11 +295,11 @@ class CacheEngine:
             for group in self._groups:
                 if group.id in block.hosted:
                     self._hold(block, group, block.hosted[group.id])
-            if not self.config.host.keeps_copy:
-                self._left_host(block)
-        if self.config.host.keeps_copy:
-            for block in reversed(path[before:]):
+        for block in reversed(path[before:]):
+            if self.config.host.keeps_copy:
                 self._host.put(block)
+            else:
+                self._left_host(block)
         return len(path) - before
 
     def _left_host(self, block: Block) -> None:
