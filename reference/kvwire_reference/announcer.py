@@ -17,9 +17,9 @@ from kvwire_reference.radix import Block
 from kvwire_reference.runs import Kind, Run, add, net
 from kvwire_reference.wire import AllBlocksCleared, BlockRemoved, BlockStored, Event, MmKey, TokenId, signed
 
-__all__ = ["DEVICE", "Announcer", "EventForm", "Fate", "Kind", "Run"]
+__all__ = ["MEDIUM", "Announcer", "EventForm", "Fate", "Kind", "Run"]
 
-DEVICE = "GPU"
+MEDIUM = "GPU"
 """The medium in which the engine computes."""
 
 
@@ -39,7 +39,7 @@ class EventForm(msgspec.Struct, frozen=True, kw_only=True):
 
     block_size: int
     target: int
-    medium: str = DEVICE
+    medium: str = MEDIUM
     blocks: int = 1
     group_idx: int | None = None
     kind: str | None = None

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kvwire_reference.announcer import DEVICE, Announcer, EventForm
+from kvwire_reference.announcer import MEDIUM, Announcer, EventForm
 from kvwire_reference.groups import Group, LifeCycle, groups_of, target_of
 from kvwire_reference.hashing import ALGORITHMS, ChainState, Token, salt_id
 from kvwire_reference.multimodal import MmItem, mm_keys, segment, with_items
@@ -59,7 +59,7 @@ class CacheEngine:
         self._groups = groups_of(config.life_cycles, config.groups, config.block_size)
         (self._target,) = (group for group in self._groups if group.is_target)
         self.algorithm = ALGORITHMS[config.algorithm]
-        self.announcer = Announcer(self._event_form(self._target, DEVICE))
+        self.announcer = Announcer(self._event_form(self._target, MEDIUM))
         self._others: dict[tuple[int, str], Announcer] = {}
         self._outlet = outlet
         self._tree = RadixTree(config.capacity, config.block_size, self._left)
@@ -141,7 +141,7 @@ class CacheEngine:
             if not group.is_announced:
                 continue
             idx = group.id if self.config.groups else 0
-            found[DEVICE, idx] = [block.hash for block in self._tree if self._holds(block, group)]
+            found[MEDIUM, idx] = [block.hash for block in self._tree if self._holds(block, group)]
             if self._host is not None and self.config.host is not None and self.config.host.announced:
                 held = [block.hash for block in self._host if group.id in block.hosted]
                 found[self.config.host.medium, idx] = held
@@ -310,9 +310,9 @@ class CacheEngine:
 
     # The rest
 
-    def _announcer(self, group: Group, medium: str = DEVICE) -> Announcer:
+    def _announcer(self, group: Group, medium: str = MEDIUM) -> Announcer:
         """The announcer of a place; what is not announced is told to the first, which ignores and counts it."""
-        if medium == DEVICE and (group.is_target or not group.is_announced):
+        if medium == MEDIUM and (group.is_target or not group.is_announced):
             return self.announcer
         place = (group.id, medium)
         if place not in self._others:
