@@ -1,52 +1,28 @@
 """A small prefix cache that says what it holds: token sequences in, batches of events out.
 
 `insert` stands for a request that was run: it reuses the blocks of the longest cached prefix and keeps the
-rest. Several life cycles (attention layer groups with a window each) hold pages of the same blocks; a block
-lives as long as its page in the *target* life cycle, the one with the largest window, and only that one is
-announced. Narrower life cycles keep pages for the last tokens of a sequence only. No keys, no values, no
-threads: one scheduler calls, once per iteration, `insert` any number of times and then `flush`.
+rest. Several life cycles (layer groups, see `groups`) hold pages of the same blocks; a block lives as long as its
+page in the *target* life cycle, the one with the largest window. Only that one is announced, unless others are named
+as groups. Narrower life cycles keep pages for the last tokens of a sequence only. Behind the device there may be host
+memory (see `tiers`). No keys, no values, no threads: one scheduler calls, once per iteration, `insert` any number of
+times and then `flush`.
 """
 
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kvwire_reference.announcer import Announcer, EventForm
-from kvwire_reference.hashing import ALGORITHMS, ChainState, MmSegment, Token, digest_tokens, salt_id
+from kvwire_reference.announcer import MEDIUM, Announcer, EventForm
+from kvwire_reference.groups import Group, LifeCycle, groups_of, target_of
+from kvwire_reference.hashing import ALGORITHMS, ChainState, Token, salt_id
+from kvwire_reference.multimodal import MmItem, mm_keys, segment, with_items
 from kvwire_reference.outlet import Outlet
 from kvwire_reference.radix import Block, Piece, RadixTree
-from kvwire_reference.wire import Batch, MmKey
+from kvwire_reference.tiers import HostConfig, HostTier
+from kvwire_reference.wire import Batch
 
-
-class LifeCycle(msgspec.Struct, frozen=True):
-    """An attention layer group. `window` in tokens; None sees the whole sequence."""
-
-    id: int
-    window: int | None = None
-
-    @property
-    def span(self) -> float:
-        """The window as a number."""
-        return math.inf if self.window is None else self.window
-
-
-def target_of(life_cycles: Sequence[LifeCycle]) -> LifeCycle:
-    """Return the life cycle whose blocks are announced: the largest window, the smallest id on a tie."""
-    return max(life_cycles, key=lambda life_cycle: (life_cycle.span, -life_cycle.id))
-
-
-class MmItem(msgspec.Struct, frozen=True):
-    """A multimodal item in a prompt.
-
-    `runs` are the `(position, length)` in tokens that it takes, in order; what the prompt holds there is
-    replaced by the item's digest token and the ids that follow it. `uuid` is the user's name for it, if any.
-    """
-
-    digest: bytes
-    runs: tuple[tuple[int, int], ...]
-    uuid: str | None = None
+__all__ = ["CacheConfig", "CacheEngine", "HostConfig", "LifeCycle", "MmItem", "target_of"]
 
 
 class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +31,22 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     `block_size` in tokens, `capacity` in blocks; `algorithm` is a label of the hash registry. `id_offset` is
     the id below which all text tokens lie. The rest is as in `EventForm`; `announce_algorithm` and
     `announce_edition` add the keys `hash_algo` and `v` to events.
+
+    `groups` are the ids of the life cycles that are announced, the target's among them, each as a group with the keys
+    that say so; empty, the target is announced without those keys. `host` is the memory behind the device, if any.
+    `netting` is off by default: an engine that says all it does is the easier one to understand and to test.
     """
 
     block_size: int = 16
     capacity: int = 4096
     algorithm: str = "v2_sha256_64/u32"
     life_cycles: tuple[LifeCycle, ...] = (LifeCycle(0),)
+    groups: tuple[int, ...] = ()
+    host: HostConfig | None = None
     multimodal: bool = False
     id_offset: int = 262_144
     max_entries: int = 50_000
+    netting: bool = False
     announce_algorithm: bool = False
     announce_edition: bool = False
 
@@ -73,11 +56,14 @@ class CacheEngine:
 
     def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
         self.config = config
-        self.target = target_of(config.life_cycles)
+        self._groups = groups_of(config.life_cycles, config.groups, config.block_size)
+        (self._target,) = (group for group in self._groups if group.is_target)
         self.algorithm = ALGORITHMS[config.algorithm]
-        self.announcer = Announcer(self._event_form())
+        self.announcer = Announcer(self._event_form(self._target, MEDIUM))
+        self._others: dict[tuple[int, str], Announcer] = {}
         self._outlet = outlet
         self._tree = RadixTree(config.capacity, config.block_size, self._left)
+        self._host = None if config.host is None else HostTier(config.host.capacity, self._left_host)
         self._scopes: dict[tuple[int | None, int | None], Block] = {}
         self._last_ts = 0.0
 
@@ -92,8 +78,9 @@ class CacheEngine:
         mm: Sequence[MmItem] = (),
         computed: int | None = None,
     ) -> int:
-        """Run a sequence; return how many of its tokens were cached already, in whole blocks.
+        """Run a sequence; return how many of its tokens were cached already, on the device or in host memory.
 
+        They are whole blocks of every life cycle.
         `computed` says for how many tokens keys and values exist now (all, by default): the block in which
         they end is covered in part. When nothing more can be evicted, the rest of the sequence is not kept.
         Raises `RangeError` for a token or id out of range, before anything is changed.
@@ -102,23 +89,30 @@ class CacheEngine:
         scope = (lora_id, None if salt is None else salt_id(salt))
         root = self._scopes.get(scope) or Block.root(self._root_state(*scope))
         path = self._tree.walk(root, pieces)
-        cached = self._reusable(path)
         missing = pieces[len(path) :]
         states = self._chain(path[-1] if path else root, missing)
         self._tree.use(path)
-        self._extend(root, path, missing, states)
+        promoted = self._promote(root, path, missing, states)
+        cached = self._reusable(path)
+        self._extend(root, path, missing[promoted:], states[promoted:])
         if path:
             self._scopes[scope] = root
         self._cover(path, len(tokens), len(tokens) if computed is None else computed)
         return cached * self.config.block_size
 
     def evict(self, count: int) -> int:
-        """Free up to `count` blocks, the longest unused first; return how many were freed."""
+        """Free up to `count` blocks of the device, the longest unused first; return how many were freed."""
         return self._tree.evict(count)
+
+    def evict_host(self, count: int) -> int:
+        """Free up to `count` blocks of host memory, the longest unused first; return how many were freed."""
+        return 0 if self._host is None else self._host.evict(count)
 
     def reset(self) -> None:
         """Forget everything; the next `flush`, which need not wait for a request, says so."""
         self._tree.clear()
+        if self._host is not None:
+            self._host.clear()
         self._scopes.clear()
         self.announcer.cleared()
 
@@ -134,15 +128,31 @@ class CacheEngine:
     # What it holds
 
     def resident(self) -> list[int]:
-        """Unsigned hashes of the full, fully covered blocks in the cache, announced or not."""
-        return [block.hash for block in self._tree if self._holds(block, self.target)]
+        """Unsigned hashes of the full, fully covered blocks on the device, announced or not."""
+        return [block.hash for block in self._tree if self._holds(block, self._target)]
+
+    def residents(self) -> Mapping[tuple[str, int], list[int]]:
+        """Unsigned hashes of what is held, by medium and group, wherever blocks are announced at all.
+
+        ("GPU", 0) is what `resident` returns, if no groups are announced.
+        """
+        found: dict[tuple[str, int], list[int]] = {}
+        for group in self._groups:
+            if not group.is_announced:
+                continue
+            idx = group.id if self.config.groups else 0
+            found[MEDIUM, idx] = [block.hash for block in self._tree if self._holds(block, group)]
+            if self._host is not None and self.config.host is not None and self.config.host.announced:
+                held = [block.hash for block in self._host if group.id in block.hosted]
+                found[self.config.host.medium, idx] = held
+        return found
 
     def announced(self) -> list[int]:
         """Unsigned hashes of the blocks that stand announced; without suppression, `resident`."""
         return [block.hash for block in self._tree if block.announced]
 
     def __len__(self) -> int:
-        """Blocks in the cache, partial ones included."""
+        """Blocks on the device, partial ones included."""
         return len(self._tree)
 
     # Hashes
@@ -151,7 +161,7 @@ class CacheEngine:
         return self.algorithm.root(lora_id, salt_id)
 
     def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
-        return self.algorithm.next(state, piece.tokens, [_segment(key) for key in piece.mm_keys])
+        return self.algorithm.next(state, piece.tokens, [segment(key) for key in piece.mm_keys])
 
     def _chain(self, parent: Block, pieces: Sequence[Piece]) -> list[ChainState]:
         """States of the blocks to be: one hash each, kept with the block, never computed again."""
@@ -167,16 +177,17 @@ class CacheEngine:
     def _cut(self, tokens: Sequence[Token], mm: Sequence[MmItem]) -> list[Piece]:
         """Cut a prompt into pieces of `block_size` tokens; the last one may be partial."""
         size = self.config.block_size
-        tokens = _with_items(tokens, mm, self.config.id_offset)
+        tokens = with_items(tokens, mm, self.config.id_offset)
         return [
-            Piece(tuple(tokens[start : start + size]), _mm_keys(mm, start, start + size))
+            Piece(tuple(tokens[start : start + size]), mm_keys(mm, start, start + size))
             for start in range(0, len(tokens), size)
         ]
 
     def _extend(self, root: Block, path: list[Block], pieces: Sequence[Piece], states: Sequence[ChainState]) -> None:
         """Add blocks to the end of `path` until the pieces, or the room, are at an end."""
         for piece, state in zip(pieces, states, strict=True):
-            block = self._tree.add(path[-1] if path else root, piece, state)
+            # What host memory holds, but was not reached, is the same block.
+            block = self._tree.add(path[-1] if path else root, piece, state, self._hosted(state))
             if block is None:
                 break
             path.append(block)
@@ -184,58 +195,144 @@ class CacheEngine:
 
     # Pages
 
-    def _holds(self, block: Block, life_cycle: LifeCycle) -> bool:
-        return block.pages.get(life_cycle.id, 0) == self.config.block_size
+    def _holds(self, block: Block, group: Group) -> bool:
+        return block.pages.get(group.id, 0) == group.size
 
     def _reusable(self, path: Sequence[Block]) -> int:
-        """How many blocks of `path` can be reused: every life cycle must still hold what its window sees."""
+        """How many blocks of `path` can be reused: every group must still hold what its window sees.
+
+        Where blocks differ in size, reuse ends where one of each does.
+        """
         reusable = 0
-        held = dict.fromkeys(self.config.life_cycles, 0)
+        runs = dict.fromkeys(self._groups, 0)
         for depth, block in enumerate(path, start=1):
-            for life_cycle in held:
-                held[life_cycle] = held[life_cycle] + 1 if self._holds(block, life_cycle) else 0
-            if all(run >= min(depth, one.span / self.config.block_size) for one, run in held.items()):
+            fits = True
+            for group in self._groups:
+                if depth % group.blocks:
+                    fits = False
+                    continue
+                runs[group] = run = runs[group] + 1 if self._holds(block, group) else 0
+                fits = fits and run >= min(depth // group.blocks, group.run)
+            if fits:
                 reusable = depth
         return reusable
 
     def _cover(self, path: Sequence[Block], length: int, computed: int) -> None:
-        """Give every life cycle the pages that its window sees, and tell the announcer what changed."""
-        for index, block in enumerate(path):
-            start = index * self.config.block_size
-            covered = min(len(block.piece.tokens), max(0, computed - start))
-            for life_cycle in self.config.life_cycles:
-                seen = start + self.config.block_size > length - life_cycle.span
-                if seen or life_cycle is self.target:
-                    self._hold(block, life_cycle, covered)
-                else:
-                    self._release(block, life_cycle)
+        """Give every group the pages that its window sees, and tell the announcers what changed.
 
-    def _hold(self, block: Block, life_cycle: LifeCycle, covered: int) -> None:
-        if covered > block.pages.get(life_cycle.id, 0):
-            block.pages[life_cycle.id] = covered
-            self.announcer.stored(block, life_cycle.id)
-        elif life_cycle is self.target:
-            self.announcer.touched(block)
+        A group that is announced had a page of every block that was computed, if only for a while: so no block is
+        announced under a parent that never was.
+        """
+        reused = self._reusable(path) if self.config.groups else len(path)
+        for group in self._groups:
+            passed = []
+            for index, block in enumerate(path[group.blocks - 1 :: group.blocks]):
+                start = index * group.size
+                seen = group.is_target or start + group.size > length - group.kept
+                if seen or (group.is_announced and index >= reused // group.blocks):
+                    held = group.size - self.config.block_size + len(block.piece.tokens)
+                    self._hold(block, group, min(held, max(0, computed - start)))
+                if not seen:
+                    passed.append(block)
+            for block in passed:
+                self._release(block, group)
 
-    def _release(self, block: Block, life_cycle: LifeCycle) -> None:
-        if block.pages.pop(life_cycle.id, 0):
-            self.announcer.removed(block, life_cycle.id)
+    def _hold(self, block: Block, group: Group, covered: int) -> None:
+        if covered > block.pages.get(group.id, 0):
+            block.pages[group.id] = covered
+            self._announcer(group).stored(block, group.id)
+        elif group.is_announced:
+            self._announcer(group).touched(block)
+
+    def _release(self, block: Block, group: Group) -> None:
+        if block.pages.pop(group.id, 0):
+            self._announcer(group).removed(block, group.id)
 
     def _left(self, block: Block) -> None:
-        """A block was evicted: its pages go with it, and so does a scope that has no blocks left."""
-        for life_cycle in self.config.life_cycles:
-            self._release(block, life_cycle)
+        """A block left the device: its pages go with it, and so does a scope that has no blocks left."""
+        self._demote(block)
+        for group in self._groups:
+            self._release(block, group)
         if block.parent is not None and block.parent.is_root and block.parent.is_leaf:
             self._scopes.pop((block.state.lora_id, block.state.salt_id), None)
 
+    # Host memory
+
+    def _hosted(self, state: ChainState) -> Block | None:
+        """The block of a chain that host memory holds and the device does not."""
+        block = None if self._host is None else self._host.get(state.key)
+        return None if block in self._tree else block
+
+    def _demote(self, block: Block) -> None:
+        """Keep a full block, with the pages that it has, in host memory."""
+        if self._host is None or self.config.host is None or len(block.piece.tokens) < self.config.block_size:
+            return
+        due = [group for group in self._groups if block.depth % group.blocks == 0]
+        held = [group for group in due if self._holds(block, group)]
+        if due and not held:
+            return
+        block.hosted.update({group.id: group.size for group in held})
+        self._host.put(block)
+        for group in held:
+            if group.is_announced and self.config.host.announced:
+                self._announcer(group, self.config.host.medium).stored(block, group.id)
+
+    def _promote(self, root: Block, path: list[Block], pieces: Sequence[Piece], states: Sequence[ChainState]) -> int:
+        """Bring what follows `path` back from host memory; return how many blocks that were."""
+        if self._host is None or self.config.host is None:
+            return 0
+        before = len(path)
+        for piece, state in zip(pieces, states, strict=True):
+            block = self._hosted(state)
+            if block is None:
+                break
+            # Taken first: what leaves the device to make room must not push it out.
+            self._host.take(block)
+            if self._tree.add(path[-1] if path else root, piece, state, block) is None:
+                self._host.put(block)
+                break
+            path.append(block)
+            for group in self._groups:
+                if group.id in block.hosted:
+                    self._hold(block, group, block.hosted[group.id])
+        for block in reversed(path[before:]):
+            if self.config.host.keeps_copy:
+                self._host.put(block)
+            else:
+                self._left_host(block)
+        return len(path) - before
+
+    def _left_host(self, block: Block) -> None:
+        for group in self._groups:
+            held = block.hosted.pop(group.id, 0)
+            if held and group.is_announced and self.config.host is not None and self.config.host.announced:
+                self._announcer(group, self.config.host.medium).removed(block, group.id)
+
     # The rest
 
-    def _event_form(self) -> EventForm:
+    def _announcer(self, group: Group, medium: str = MEDIUM) -> Announcer:
+        """The announcer of a place; what is not announced is told to the first, which ignores and counts it."""
+        if medium == MEDIUM and (group.is_target or not group.is_announced):
+            return self.announcer
+        place = (group.id, medium)
+        if place not in self._others:
+            self._others[place] = self.announcer.beside(self._event_form(group, medium))
+        return self._others[place]
+
+    def _event_form(self, group: Group, medium: str) -> EventForm:
+        keys = bool(self.config.groups)
         return EventForm(
-            block_size=self.config.block_size,
-            target=self.target.id,
+            block_size=group.size,
+            target=group.id,
+            medium=medium,
+            blocks=group.blocks,
+            group_idx=group.id if keys else None,
+            kind=group.life_cycle.named_kind if keys else None,
+            window=group.life_cycle.window if keys else None,
+            windowed=keys and not group.life_cycle.is_whole,
             multimodal=self.config.multimodal,
             max_entries=self.config.max_entries,
+            netting=self.config.netting,
             hash_algo=self.config.algorithm if self.config.announce_algorithm else None,
             v=1 if self.config.announce_edition else None,
         )
@@ -244,38 +341,3 @@ class CacheEngine:
         """Seconds since the epoch, standing still while the clock is set back [KVW-BAT-004]."""
         self._last_ts = max(self._last_ts, time.time())
         return self._last_ts
-
-
-def _segment(key: MmKey) -> MmSegment:
-    return bytes.fromhex(key.hash), key.start_offset
-
-
-def _with_items(tokens: Sequence[Token], mm: Sequence[MmItem], id_offset: int) -> Sequence[Token]:
-    """Replace the tokens of multimodal items by digest tokens and the ids that follow them."""
-    if not mm:
-        return tokens
-    replaced = list(tokens)
-    for item in mm:
-        stand_ins = digest_tokens(item.digest, sum(length for _, length in item.runs), id_offset)
-        for position, length in item.runs:
-            if position < 0 or length < 1 or position + length > len(replaced):
-                raise ValueError(f"an item takes {length} tokens at {position} of a prompt of {len(replaced)}")
-            replaced[position : position + length] = stand_ins[:length]
-            del stand_ins[:length]
-    return replaced
-
-
-def _mm_keys(mm: Sequence[MmItem], start: int, end: int) -> tuple[MmKey, ...]:
-    """Keys of the items that reach into the tokens `start`…`end`−1, in the order of their tokens.
-
-    A key's `start_offset` counts the tokens of the item, in earlier runs too, before its first one here.
-    """
-    found: list[tuple[int, MmKey]] = []
-    for item in mm:
-        before = 0
-        for position, length in item.runs:
-            first = max(start, position)
-            if first < min(end, position + length):
-                found.append((first, MmKey(item.digest.hex(), before + first - position, item.uuid)))
-            before += length
-    return tuple(key for _, key in sorted(found, key=lambda pair: pair[0]))

@@ -37,6 +37,7 @@ class Cause(StrEnum):
     IPC_LENGTH = "ipc-path-too-long"
     IDENTICAL = "identical-endpoints"
     OVERLAP = "overlapping-ranges"
+    IN_USE = "endpoint-in-use"
     RANK = "rank-out-of-range"
     TOPOLOGY = "unsupported-topology"
 
@@ -276,16 +277,3 @@ def _check_apart(
 def _names(endpoint: Endpoint, world_size: int) -> list[str]:
     paths = [endpoint.at_rank(rank).path for rank in range(world_size)]
     return [os.path.normpath(path) for path in paths] if endpoint.scheme == "ipc" else paths
-
-
-def check_topology(pipeline_parallel: int, context_parallel: int) -> None:
-    """Refuse pipeline and context parallelism, for which the standard defines no streams.
-
-    Under either, no single rank holds the cache that its stream would describe. Raises `EndpointError`.
-    """
-    for name, size in (("pipeline", pipeline_parallel), ("context", context_parallel)):
-        if size != 1:
-            raise EndpointError(
-                Cause.TOPOLOGY,
-                f"{name} parallelism of {size} cannot be streamed; set it to 1, or switch events off",
-            )

@@ -41,7 +41,7 @@ class Outlet(Protocol):
 
 
 class NullPublisher:
-    """Takes every batch and sends none: what an engine costs without a wire."""
+    """Takes every batch and sends none: what an engine costs without a wire, and for a cache that has no stream."""
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank

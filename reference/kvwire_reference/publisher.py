@@ -17,10 +17,12 @@ from pathlib import Path
 import msgspec
 import zmq
 
+from kvwire_reference.binding import bind, check_free, ipc_file
 from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
-from kvwire_reference.endpoints import check_endpoints, parse
-from kvwire_reference.outlet import Counters
+from kvwire_reference.endpoints import Cause, EndpointError, check_endpoints, parse
+from kvwire_reference.outlet import Counters, NullPublisher
 from kvwire_reference.replay import Entry, Frames, ReplayCounters, ReplayLimits, ReplayServer, Ring
+from kvwire_reference.topology import Topology
 from kvwire_reference.wire import AllBlocksCleared, Batch, encode, live_frames
 
 log = logging.getLogger(__name__)
@@ -34,18 +36,19 @@ RETRY_MS = 2
 """How long to wait for a replay client whose pipe is full before trying again."""
 SUBSCRIPTION_BYTES = 65536
 """The longest frame taken from a subscriber; a longer one ends its connection."""
-
-UNENCODABLE = (TypeError, ValueError, AttributeError, OverflowError, msgspec.MsgspecError)
-"""What encoding a batch raises that holds something other than its types say, or values out of range."""
+REASON_LENGTH = 300
+"""How much of an error a warning shows; what was offered may stand in it, at any length."""
 
 
 class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a publisher binds and what it may hold.
 
-    `endpoint` and `replay_endpoint` are those of rank 0; `rank` is global, 0…`world_size`−1. `wildcard` permits
-    to listen on every interface, `ephemeral` to let the system choose a port. `max_queue` batches may wait,
-    `send_mark` wait for one slow subscriber, `ring` are retained for replay. An idle stream carries an empty
-    batch every `heartbeat` seconds, if set; a stream begins with `AllBlocksCleared` if `clear_first`.
+    `endpoint` and `replay_endpoint` are those of rank 0; `rank` is global, 0…`world_size`−1: ranks with a cache, and
+    so a stream, of their own. `topology` says what else is parallel; where it has data parallelism, that is the
+    world size. `wildcard` permits to listen on every interface, `ephemeral` to let the system choose a port.
+    `max_queue` batches may wait, `send_mark` wait for one slow subscriber, `ring` are retained for replay. An idle
+    stream carries an empty batch every `heartbeat` seconds, if set; a stream begins with `AllBlocksCleared` if
+    `clear_first`.
     """
 
     endpoint: str = "tcp://127.0.0.1:5557"
@@ -54,6 +57,7 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
     world_size: int = 1
     ranks_per_host: int = 1
+    topology: Topology = Topology()
     wildcard: bool = False
     ephemeral: bool = False
     max_queue: int = 100_000
@@ -76,6 +80,11 @@ class ZmqPublisher:
     def __init__(self, config: PublisherConfig) -> None:
         self.config = config
         self.rank = config.rank
+        config.topology.check()
+        if config.topology.data not in (1, config.world_size):
+            raise EndpointError(
+                Cause.TOPOLOGY, f"{config.topology} has {config.topology.data} streams, not {config.world_size}"
+            )
         self.endpoint, self.replay_endpoint = check_endpoints(
             config.endpoint,
             config.replay_endpoint,
@@ -131,10 +140,12 @@ class ZmqPublisher:
         """Offer a batch; return whether it was accepted. Never waits, whatever subscribers do.
 
         The number is taken first, so that a batch dropped for a full queue, or after `shutdown`, leaves a hole
-        [KVW-SEQ-002]. Raises `ValueError`, and takes no number, for a batch of another rank.
+        [KVW-SEQ-002]. Whatever cannot be encoded is accepted here and dropped later. Raises `ValueError`, and takes
+        no number, for a batch of another rank.
         """
-        if batch.data_parallel_rank != self.rank:
-            raise ValueError(f"a batch of rank {batch.data_parallel_rank} on the stream of rank {self.rank}")
+        offered: object = batch
+        if isinstance(offered, Batch) and offered.data_parallel_rank != self.rank:
+            raise ValueError(f"a batch of rank {offered.data_parallel_rank} on the stream of rank {self.rank}")
         with self._lock:
             number = self._reserve()
             self._last_offer = time.monotonic()
@@ -149,13 +160,15 @@ class ZmqPublisher:
     def start(self) -> None:
         """Bind and begin to send; a second call does nothing.
 
-        Raises `zmq.ZMQError` if an endpoint cannot be bound, with nothing left open, and `RuntimeError` after
-        `shutdown`: a new incarnation is a new object.
+        Raises `EndpointError` for an endpoint in use, before any socket is open, `zmq.ZMQError` if one cannot be
+        bound for another reason, with nothing left open, and `RuntimeError` after `shutdown`: a new incarnation is
+        a new object.
         """
         if self._thread is not None:
             return
         if self._stopped:
             raise RuntimeError("this publisher was shut down; make a new one")
+        self._check_free()
         self._open()
         self._thread = threading.Thread(target=self._run, name=f"kvwire-publisher-{self.rank}", daemon=True)
         self._thread.start()
@@ -198,6 +211,9 @@ class ZmqPublisher:
 
     # Opening, by whoever starts it, and closing, by the thread
 
+    def _check_free(self) -> None:
+        check_free(self.endpoint, *([] if self.replay_endpoint is None else [self.replay_endpoint]))
+
     def _open(self) -> None:
         self._wake_sent, self._wake_heard = socket.socketpair()
         self._wake_sent.setblocking(False)
@@ -237,9 +253,9 @@ class ZmqPublisher:
         if self.config.curve is not None:
             serve_curve(unbound, self.config.curve)
         unbound.set(zmq.IPV6, int(parse(endpoint).ipv6))
-        unbound.bind(endpoint)
-        if endpoint.startswith("ipc://") and not endpoint.startswith("ipc://@"):
-            self._files.append(Path(endpoint.removeprefix("ipc://")))
+        bind(unbound, endpoint)
+        if (file := ipc_file(endpoint)) is not None:
+            self._files.append(file)
         return unbound.get_string(zmq.LAST_ENDPOINT)
 
     def _close(self) -> None:
@@ -300,15 +316,19 @@ class ZmqPublisher:
         number, batch = self._queue.popleft()
         try:
             frames = self._frames(number, self._encode(batch))
-            self._send_live(frames)
-        except UNENCODABLE as error:
+        except BaseException as error:  # noqa: BLE001 - nothing that is offered may end the thread
             self._unencodable += 1
-            self._count_drop(number, f"it cannot be encoded: {error}")
-        except zmq.ZMQError as error:
-            self._count_drop(number, f"it cannot be sent: {error}")
+            self._count_drop(number, f"it cannot be encoded: {_reason(error)}")
+            return
+        # Retained first: whoever saw it live can ask from it at once, and gets it.
+        self._remember(number, frames)
+        try:
+            self._send_live(frames)
+        except (zmq.ZMQError, MemoryError) as error:
+            self._ring.withdraw(number)
+            self._count_drop(number, f"it cannot be sent: {_reason(error)}")
         else:
             self._last_ts = batch.ts
-            self._remember(number, frames)
             self._sent += 1
 
     def _encode(self, batch: Batch) -> bytes:
@@ -322,7 +342,7 @@ class ZmqPublisher:
         self._live.send_multipart(frames, zmq.DONTWAIT)
 
     def _remember(self, number: int, frames: Frames) -> None:
-        """Retain what was sent, as it was sent, for replay [KVW-REP-013]."""
+        """Retain what is about to be sent, as it is sent, for replay [KVW-REP-013]."""
         self._ring.append(Entry(number, frames))
 
     def _send_rest(self) -> None:
@@ -339,3 +359,25 @@ class ZmqPublisher:
         while self._queue:
             number, _ = self._queue.popleft()
             self._count_drop(number, "the publisher stopped first")
+
+
+def publisher_of(config: PublisherConfig, process: int) -> ZmqPublisher | NullPublisher:
+    """Return what process 0… of `config.topology` publishes to: the stream of its rank, or nothing at all.
+
+    Of the processes that share a cache only the first has a stream. Rank and world size follow from the topology.
+    Raises `EndpointError` on every process of a deployment that cannot be streamed, not only on those with a stream.
+    """
+    config.topology.check()
+    rank = config.topology.rank_of(process)
+    if not config.topology.publishes(process):
+        return NullPublisher(rank)
+    return ZmqPublisher(msgspec.structs.replace(config, rank=rank, world_size=config.topology.data))
+
+
+def _reason(error: BaseException) -> str:
+    """Name an error and quote the beginning of it; its text may be as hostile as what was offered."""
+    try:
+        text = str(error)[:REASON_LENGTH]
+    except Exception:  # noqa: BLE001
+        text = "it cannot be written down"
+    return f"{type(error).__name__}: {text}"

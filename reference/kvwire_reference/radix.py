@@ -25,9 +25,13 @@ class Piece(msgspec.Struct, frozen=True):
 class Block:
     """A node of the tree.
 
-    Siblings differ by their tokens, as their hashes do. `pages` maps a life cycle's id to the number of tokens
-    of this block whose keys and values that layer group holds. A root stands for a reuse scope: it has no
-    parent and no tokens, and is where chains begin.
+    Siblings differ by their tokens, as their hashes do. `depth` counts the blocks of its chain up to it. `pages`
+    maps a life cycle's id to the number of tokens whose keys and values that layer group holds for this block, on the
+    device, `hosted` the same in host memory. A life cycle with larger blocks has a page where one of them ends, for
+    all of its tokens. A root stands for a reuse scope: it has no parent and no tokens, and is where chains begin.
+
+    `standing` maps a place (a medium and a group, by its index) to whether the block stands announced there; a place
+    in which it was never announced is missing.
     """
 
     parent: "Block | None"
@@ -36,7 +40,9 @@ class Block:
     children: dict[tuple[Token, ...], "Block"] = field(default_factory=dict)
     partials: dict[tuple[Token, ...], "Block"] = field(default_factory=dict)
     pages: dict[int, int] = field(default_factory=dict)
-    announced: bool = False
+    hosted: dict[int, int] = field(default_factory=dict)
+    standing: dict[int, bool] = field(default_factory=dict)
+    depth: int = 0
 
     @classmethod
     def root(cls, state: ChainState) -> "Block":
@@ -52,6 +58,24 @@ class Block:
     def is_leaf(self) -> bool:
         """Whether nothing hangs below this block."""
         return not self.children and not self.partials
+
+    @property
+    def announced(self) -> bool:
+        """Whether it stands announced in the first place: the target life cycle, on the device."""
+        return self.standing.get(0, False)
+
+    @announced.setter
+    def announced(self, value: bool) -> None:
+        self.standing[0] = value
+
+    def above(self, blocks: int) -> "Block | None":
+        """Return the block so many steps towards the root; None above the root."""
+        block: Block | None = self
+        for _ in range(blocks):
+            if block is None:
+                break
+            block = block.parent
+        return block
 
     @property
     def hash(self) -> int:
@@ -83,6 +107,9 @@ class RadixTree:
     def __iter__(self) -> Iterator[Block]:
         return iter(self._by_use)
 
+    def __contains__(self, block: object) -> bool:
+        return block in self._by_use
+
     def walk(self, root: Block, pieces: Sequence[Piece]) -> list[Block]:
         """Return the blocks that hold the first of `pieces`, from the root down."""
         path: list[Block] = []
@@ -100,18 +127,22 @@ class RadixTree:
         for block in reversed(path):
             self._by_use.move_to_end(block)
 
-    def add(self, parent: Block, piece: Piece, state: ChainState) -> Block | None:
-        """Hang a block under `parent`: a new one, or a partial one that `piece` continues.
+    def add(self, parent: Block, piece: Piece, state: ChainState, known: Block | None = None) -> Block | None:
+        """Hang a block under `parent`: a new one, a partial one that `piece` continues, or one `known` from before.
 
         `parent` ends the path that is being extended and was just used, so nothing on that path may leave to
         make room. None when nothing else can.
         """
         block = self._unfinished(parent, piece)
+        if block is not None and known is not None:
+            self._remove(block)
+            block = None
         if block is not None:
             self._unlink(block)
             block.piece, block.state = piece, state
         elif len(self) < self.capacity or self._evict_oldest(spare=parent):
-            block = Block(parent, piece, state)
+            block = known or Block(parent, piece, state)
+            block.parent, block.depth = parent, parent.depth + 1
         else:
             return None
         self._link(block)
@@ -132,10 +163,13 @@ class RadixTree:
         # While a path is being extended its blocks may be the oldest left; all but its end have children.
         if oldest is None or oldest is spare or not oldest.is_leaf:
             return False
-        del self._by_use[oldest]
-        self._unlink(oldest)
-        self._removed(oldest)
+        self._remove(oldest)
         return True
+
+    def _remove(self, leaf: Block) -> None:
+        del self._by_use[leaf]
+        self._unlink(leaf)
+        self._removed(leaf)
 
     @staticmethod
     def _unfinished(parent: Block, piece: Piece) -> Block | None:

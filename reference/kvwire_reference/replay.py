@@ -26,7 +26,7 @@ SEQUENCE_BYTES = 8
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A batch that was sent: its number, and its frames `[topic][sequence][payload]`."""
+    """A batch that was sent, or is about to be: its number, and its frames `[topic][sequence][payload]`."""
 
     number: int
     frames: Frames
@@ -39,13 +39,25 @@ class Ring:
         if size < 1:
             raise ValueError(f"a ring holds at least the newest batch, not {size}")
         self._entries: deque[Entry] = deque(maxlen=size)
+        self._displaced: Entry | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def append(self, entry: Entry) -> None:
         """Retain `entry`; the oldest one leaves when the ring is full."""
+        full = len(self._entries) == self._entries.maxlen
+        self._displaced = self._entries[0] if full else None
         self._entries.append(entry)
+
+    def withdraw(self, number: int) -> None:
+        """Take the newest batch back, if it is this one, for it could not be sent; the one it displaced returns."""
+        if self.newest != number:
+            return
+        self._entries.pop()
+        if self._displaced is not None:
+            self._entries.appendleft(self._displaced)
+            self._displaced = None
 
     def at_or_after(self, number: int) -> Entry | None:
         """Return the oldest retained batch whose number is at least `number`."""

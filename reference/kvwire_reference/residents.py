@@ -6,8 +6,10 @@ Hashes are kept modulo 2^64 [KVW-HSH-010].
 """
 
 import contextlib
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from kvwire_reference import hashing, wire
 
@@ -23,13 +25,22 @@ class Place(NamedTuple):
 class Residents:
     """The tables of one stream.
 
-    `algorithm` is the label that the publisher declares; an announced `hash_algo` takes its place. `complete`
-    says whether a block that is in no table is known to be absent; otherwise nothing is known about it.
+    `algorithm` is the label that the publisher declares; an announced `hash_algo` takes its place, as long as the
+    incarnation lasts. `complete` says whether a block that is in no table is known to be absent; otherwise nothing
+    is known about it.
+
+    `reproduced`, `mismatched` and `unexplained` count the root blocks of this incarnation whose tokens give their
+    hash by the function of the stream, which are seen not to be hashed by it, and of which neither can be said: a
+    salt is not on the wire, and a block of a salted scope is reproduced by nothing.
     """
 
     def __init__(self, algorithm: str | None = None) -> None:
         self.algorithm = algorithm
         self.complete = False
+        self.reproduced = 0
+        self.mismatched = 0
+        self.unexplained = 0
+        self._declared = algorithm
         self._tables: dict[Place, set[int]] = {}
         self._functions: dict[str, tuple[hashing.Algorithm, ...]] = {}
         self._block_sizes: dict[int, int] = {}
@@ -40,9 +51,17 @@ class Residents:
         self.complete = True
 
     def forget(self) -> None:
-        """Drop everything: what was held is no longer certain."""
+        """Drop all blocks: what was held is no longer certain."""
         self._tables.clear()
         self.complete = False
+
+    def restart(self) -> None:
+        """Drop all that was learnt of an incarnation: the next one may hash by another function [KVW-HSH-013]."""
+        self.forget()
+        self.algorithm = self._declared
+        self.reproduced = self.mismatched = self.unexplained = 0
+        self._functions.clear()
+        self._block_sizes.clear()
 
     def apply(self, batch: wire.Batch) -> None:
         """Take in the events of a batch, in their order."""
@@ -80,7 +99,7 @@ class Residents:
         lora_id: int | None = None,
         salt_id: int | None = None,
     ) -> int:
-        """Count the leading full blocks of a prompt that are resident in a medium.
+        """Count the leading full blocks of a prompt, of the size of the group, that are resident in a medium.
 
         0 as well if the stream's function is unknown or opaque. A 64-bit hash locates blocks; it proves
         nothing across tenants.
@@ -88,42 +107,90 @@ class Residents:
         table = self._tables.get(Place(self.algorithm, medium, group))
         if not table or group not in self._block_sizes:
             return 0
-        blocks, _ = hashing.split_blocks(tokens, self._block_sizes[group])
-        return max((_covered(f, blocks, table, lora_id, salt_id) for f in self.functions()), default=0)
+        blocks, _ = hashing.split_blocks(tokens, self._unit())
+        step = self._block_sizes[group] // self._unit()
+        return max((_covered(f, blocks, step, table, lora_id, salt_id) for f in self.functions()), default=0)
+
+    def _unit(self) -> int:
+        """Tokens to a hash: a group with larger blocks names each by the hash of its last part."""
+        return math.gcd(*self._block_sizes.values())
+
+    @property
+    def reproduces(self) -> bool | None:
+        """Whether the function that is announced or declared makes the hashes of this stream.
+
+        False once a hash was met that it does not make: no prompt can then be relied on to be found. None as long
+        as no block could be checked.
+        """
+        if self.mismatched:
+            return False
+        return True if self.reproduced else None
 
     def _settle(self, event: wire.BlockStored) -> None:
-        """Narrow what the label may mean to what reproduces this root block, if anything does [KVW-HSH-013].
+        """Hold a root block against the functions that the label may mean, and keep those that reproduce it.
 
-        A root block in a salted scope reproduces under nothing, for the salt is not on the wire.
+        One that none of them reproduces is of a salted scope, or they do not make this stream's hashes: certain
+        if another function of the registry does reproduce it, or if they reproduce it and not its descendants.
         """
         functions = self.functions()
-        if len(functions) < 2 or event.parent_block_hash is not None or not event.block_hashes:
+        if not functions or self.algorithm is None or not _is_checkable(event):
             return
-        kept = tuple(function for function in functions if _reproduces(function, event))
-        if kept and self.algorithm is not None:
-            self._functions[self.algorithm] = kept
+        unit = self._unit()
+        counts = {function: _reproduced(function, event, unit) for function in functions}
+        most = max(counts.values())
+        if most:
+            self._functions[self.algorithm] = tuple(function for function in functions if counts[function] == most)
+            whole = most == len(event.block_hashes)
+            self.reproduced += whole
+            self.mismatched += not whole
+        elif any(_reproduced(function, event, unit) for function in _EVERY if function not in functions):
+            self.mismatched += 1
+        else:
+            self.unexplained += 1
+
+
+_EVERY: Final = tuple(function for label in hashing.ALGORITHMS for function in hashing.candidates(label))
 
 
 def _covered(
     function: hashing.Algorithm,
     blocks: Sequence[Sequence[hashing.Token]],
+    step: int,
     table: set[int],
     lora_id: int | None,
     salt_id: int | None,
 ) -> int:
     count = 0
     with contextlib.suppress(hashing.RangeError):  # a token that this function does not take ends the prefix
-        for state in hashing.hash_chain(function, blocks, lora_id=lora_id, salt_id=salt_id):
+        states = hashing.hash_chain(function, blocks, lora_id=lora_id, salt_id=salt_id)
+        for state in islice(states, step - 1, None, step):
             if state.hash not in table:
                 break
             count += 1
     return count
 
 
-def _reproduces(function: hashing.Algorithm, event: wire.BlockStored) -> bool:
-    tokens = event.token_ids[: event.block_size]
-    try:
-        block = [bytes.fromhex(token) if isinstance(token, str) else token for token in tokens]
-        return function.next(function.root(event.lora_id), block).hash == wire.unsigned(event.block_hashes[0])
-    except ValueError:
-        return False  # no digest, or a value that this function does not take
+def _is_checkable(event: wire.BlockStored) -> bool:
+    """Whether it begins at a root and holds the tokens of its blocks, and nothing else that enters a hash."""
+    return (
+        event.parent_block_hash is None
+        and event.block_size > 0
+        and 0 < len(event.block_hashes) * event.block_size == len(event.token_ids)
+        and not any(event.extra_keys or ())
+        and (str in map(type, event.token_ids) or not any(event.mm_keys or ()))
+    )
+
+
+def _reproduced(function: hashing.Algorithm, event: wire.BlockStored, unit: int) -> int:
+    """Count the leading blocks of a root event whose hash the function gives, in the scope that the wire shows."""
+    count = 0
+    with contextlib.suppress(ValueError):  # no digest, or a value that this function does not take
+        tokens = [bytes.fromhex(token) if isinstance(token, str) else token for token in event.token_ids]
+        blocks, _ = hashing.split_blocks(tokens, unit)
+        step = event.block_size // unit
+        states = hashing.hash_chain(function, blocks, lora_id=event.lora_id)
+        for state, value in zip(islice(states, step - 1, None, step), event.block_hashes, strict=True):
+            if state.hash != wire.unsigned(value):
+                break
+            count += 1
+    return count

@@ -134,7 +134,7 @@ class Stream:
         if question.first is not None and question.expected is not None and not question.same:
             for number in [number for number in self._buffer if number < question.first]:
                 del self._buffer[number]  # of either incarnation: nobody can tell
-            self.residents.forget()
+            self.residents.restart()
         self._go_on(max(question.heard, question.newest))
 
     def unanswered(self) -> None:
@@ -176,7 +176,7 @@ class Stream:
     def give_up(self) -> None:
         """Go on without an answer, as over a final hole: there is no replay, or it does not answer."""
         if self._question is not None and not self._question.same:
-            self.residents.forget()
+            self.residents.restart()
         self._question = None
         self._unanswered = 0
         self.counters.given_up += 1
@@ -193,7 +193,7 @@ class Stream:
 
     def _restart(self) -> None:
         self.counters.restarts += 1
-        self.residents.forget()
+        self.residents.restart()
         self._recent.clear()
         self._buffer.clear()
         self.last = -1

@@ -147,6 +147,9 @@ _EVENT_TYPES: Final = frozenset(cls.__name__ for cls in (BlockStored, BlockRemov
 
 def encode(batch: Batch) -> bytes:
     """Write a batch as msgpack; raises `WireError` for a value that the standard does not allow."""
+    offered: object = batch
+    if not isinstance(offered, Batch):
+        raise WireError(f"a batch is expected, not {type(offered).__name__}")
     ts: object = batch.ts
     if not isinstance(ts, float) or not math.isfinite(ts):
         raise WireError(f"ts: {ts!r} is not a finite float")
@@ -268,6 +271,9 @@ def _check_ints(name: str, values: Sequence[object], low: int, high: int) -> Non
 
 
 def _check_event(name: str, event: Event) -> None:
+    offered: object = event
+    if not isinstance(offered, BlockStored | BlockRemoved | AllBlocksCleared):
+        raise WireError(f"{name}: an event is expected, not {type(offered).__name__}")
     if isinstance(event, AllBlocksCleared):
         return
     if not event.block_hashes:

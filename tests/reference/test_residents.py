@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from kvwire_reference import hashing as h
@@ -160,6 +161,79 @@ def test_an_unknown_function_matches_no_prompt(label: str | None) -> None:
     assert residents.functions() == ()
     assert residents.prefix(TOKENS, "GPU") == 0
     assert sum(map(len, residents.tables().values())) == 3
+
+
+U32, U64 = h.ALGORITHMS["v2_sha256_64/u32"], h.ALGORITHMS["v2_sha256_64/u64"]
+V1 = h.ALGORITHMS["v1_block_key"]
+
+
+def tally(residents: Residents) -> tuple[int, int, int, bool | None]:
+    return residents.reproduced, residents.mismatched, residents.unexplained, residents.reproduces
+
+
+@pytest.mark.parametrize(
+    ("label", "computed"),
+    [
+        ("v2_sha256_64/u32", "v2_sha256_64/u64"),
+        ("v1_block_key", "v2_sha256_64/u32"),
+        ("v2_sha256_64", "v1_block_key"),
+        ("v2_sha256_64", "v2_sha256_low64/u32"),
+    ],
+)
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_function_other_than_the_one_announced_or_declared_is_noticed(
+    label: str, computed: str, announced: bool
+) -> None:
+    event = store(h.ALGORITHMS[computed], TOKENS, hash_algo=label if announced else None)
+    residents = taken(event, algorithm=None if announced else label)
+    assert residents.prefix(TOKENS, "GPU") == 0
+    assert tally(residents) == (0, 1, 0, False)
+
+
+def test_a_salted_scope_is_neither_for_nor_against_a_function() -> None:
+    residents = taken(store(U32, TOKENS, salt=5))
+    assert tally(residents) == (0, 0, 1, None)
+    residents.apply(Batch(0.0, (store(U32, TOKENS, lora=7),), 0))
+    assert tally(residents) == (1, 0, 1, True)
+    residents.apply(Batch(0.0, (store(U64, TOKENS),), 0))
+    assert residents.reproduces is True, "another label is another function"
+
+
+def test_descendants_that_do_not_follow_from_their_root_are_noticed() -> None:
+    event = store(U32, TOKENS)
+    cut = msgspec.structs.replace(event, block_hashes=(event.block_hashes[0], 7, event.block_hashes[2]))
+    assert tally(taken(cut)) == (0, 1, 0, False)
+    assert tally(taken(event)) == (1, 0, 0, True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"parent_block_hash": 7},
+        {"extra_keys": (("x",), None, None)},
+        {"mm_keys": ((MmKey(DIGEST.hex(), 0),), (), ())},
+        {"token_ids": (1, 2, 3)},
+        {"hash_algo": "opaque"},
+        {"hash_algo": None},
+    ],
+    ids=["no root", "extra keys", "digest not in clear", "no tokens", "opaque", "no function"],
+)
+def test_what_cannot_be_recomputed_is_not_counted(more: dict[str, Any]) -> None:
+    event = msgspec.structs.replace(store(U64, TOKENS, hash_algo=U32.label), **more)
+    assert tally(taken(event)) == (0, 0, 0, None)
+
+
+def test_what_was_learnt_of_an_incarnation_ends_with_it() -> None:
+    bare = "v2_sha256_64"
+    residents = taken(store(U64, TOKENS, hash_algo=bare), algorithm=V1.label)
+    assert (residents.functions(), residents.reproduces) == ((U64,), True)
+    residents.forget()
+    assert residents.functions() == (U64,), "a hole is no new incarnation"
+    residents.restart()
+    assert (residents.algorithm, residents.reproduces, residents.complete) == (V1.label, None, False)
+    residents.apply(Batch(0.0, (store(U32, TOKENS, hash_algo=bare),), 0))
+    assert residents.functions() == (U32,)
+    assert residents.prefix(TOKENS, "GPU") == 3
 
 
 def test_odd_events_do_no_harm() -> None:

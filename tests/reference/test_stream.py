@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kvwire_reference.hashing import ALGORITHMS, Algorithm, hash_chain, signed
 from kvwire_reference.residents import Residents
 from kvwire_reference.stream import Stream
 from kvwire_reference.wire import AllBlocksCleared, Batch, BlockStored, encode
@@ -116,3 +117,44 @@ def test_memory_is_bounded() -> None:
     stream.live(900, payload("a900"))  # long forgotten: read again rather than guess
     assert stream.ask() == 0
     assert stream.counters.restarts == 1
+
+
+def life(function: Algorithm) -> list[bytes]:
+    """A clear, and a block under the bare label, which does not say by which of two functions it is hashed."""
+    state = next(hash_chain(function, [[1, 2, 3, 4]]))
+    event = msgspec.structs.replace(
+        store("a0"),
+        block_hashes=(signed(state.hash or 0),),
+        token_ids=(1, 2, 3, 4),
+        block_size=4,
+        hash_algo="v2_sha256_64",
+    )
+    return [encode(Batch(0.0, (AllBlocksCleared(),), 0)), encode(Batch(0.0, (event,), 0))]
+
+
+def answered(stream: Stream, batches: list[bytes]) -> None:
+    start = stream.ask()
+    assert start is not None
+    for number, batch in enumerate(batches):
+        if number >= start:
+            stream.replayed(number, batch)
+    stream.ended()
+
+
+@pytest.mark.parametrize("seen", ["differs", "open"])
+def test_what_a_bare_label_means_is_settled_anew_in_each_incarnation(seen: str) -> None:
+    stream = Stream(Residents())
+    answered(stream, life(ALGORITHMS["v2_sha256_64/u64"]))
+    assert stream.residents.prefix([1, 2, 3, 4], "GPU") == 1
+    stream.disconnected()
+    upgraded = life(ALGORITHMS["v2_sha256_64/u32"])
+    if seen == "differs":
+        answered(stream, upgraded)
+        answered(stream, upgraded)
+    else:
+        stream.ask()
+        stream.replayed(2, upgraded[1])
+        stream.ended()
+    assert stream.settled
+    assert stream.counters.restarts == (seen == "differs")
+    assert stream.residents.prefix([1, 2, 3, 4], "GPU") == 1

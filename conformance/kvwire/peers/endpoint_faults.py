@@ -78,6 +78,9 @@ class IgnoresRankInPort(ZmqPublisher):
 class IgnoresRankInPath(IgnoresRankInPort):
     scheme = "ipc://"
 
+    def _check_free(self) -> None:
+        """Take over the path of another rank."""
+
 
 @mutant(
     "reports-what-was-asked",
@@ -292,6 +295,9 @@ class ChecksLate(ZmqPublisher):
         super().__init__(replace(config, replay_endpoint=None))
         self._unchecked = config
         self.replay_endpoint = config.replay_endpoint
+
+    def _check_free(self) -> None:
+        """Look at nothing yet."""
 
     def _open_replay(self) -> ReplayServer:
         config = self._unchecked

@@ -62,13 +62,13 @@ class Duplicates(ZmqPublisher):
         self._first: Frames | None = None
         super().__init__(config)
 
-    def _send_live(self, frames: Frames) -> None:
-        self._first = self._first or frames
-        super()._send_live(self._first)
-
     def _remember(self, number: int, frames: Frames) -> None:
+        self._first = self._first or frames
         if self._first == frames:
             super()._remember(number, frames)
+
+    def _send_live(self, frames: Frames) -> None:
+        super()._send_live(self._first or frames)
 
 
 KINDS: dict[str, type[ZmqPublisher]] = {
