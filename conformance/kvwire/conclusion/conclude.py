@@ -14,12 +14,16 @@ from kvwire.conclusion.result import Result
 from kvwire.history.losses import losses
 from kvwire.history.timeline import Attribution
 from kvwire.judges import JUDGES
-from kvwire.judges.verdict import Exit, Finding, Outcome, Verdict, Where, aggregate, exit_code
+from kvwire.judges.verdict import Exit, Finding, Outcome, Reason, Verdict, Where, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
-from kvwire.trace.detail import Stimulus
+from kvwire.trace.calls import Call
+from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.probing import probes
 from kvwire.trace.records import Header, Source, Trace
+
+BY_ADAPTER = frozenset({"envelope", "encoder"})
+"""What a publisher is seldom without: who says that the adapter makes it takes most sentences away."""
 
 
 class FilterError(ValueError):
@@ -118,13 +122,20 @@ def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) 
         how = f"the adapter's process ended by itself ({end.how})"
         if stimulus is None or not survive:
             said = " | ".join((end.stderr or ())[-3:])
-            texts.append(f"{how}{'; its standard error ends: ' + said if said else ''}")
+            texts.append(f"{how}{_in_flight(stimulus)}{'; its standard error ends: ' + said if said else ''}")
             continue
         finding = Finding(
             expected=f"a publisher that goes on after `{stimulus.event}`", seen=how, where=Where(record=index)
         )
         outcomes = [_failed(outcome, finding) if outcome.requirement in survive else outcome for outcome in outcomes]
     return outcomes, texts
+
+
+def _in_flight(stimulus: Detail | None) -> str:
+    """What was asked for when a process ended, or last before that."""
+    if not isinstance(stimulus, Call):
+        return ""
+    return f" when asked for {stimulus.asked_for}" if stimulus.error else f", after it had answered `{stimulus.event}`"
 
 
 def _failed(outcome: Outcome, finding: Finding) -> Outcome:
@@ -280,6 +291,9 @@ def _shown(header: Header) -> ControlLevel:
 
 def _headline(trace: Trace, judged: list[Judged], outcomes: list[Outcome], verdict: Verdict, profile: Profile) -> str:
     scope = f"edition {trace.header.edition}, profile {profile.profile}, {trace.header.level}"
+    if said := sorted(BY_ADAPTER & set(trace.header.sets)):
+        count = len({o.requirement for o in outcomes if o.reason == Reason.OURS})
+        scope += f"; on the adapter's word that {' and '.join(said)} are not the publisher's, {count} not judged"
     if trace.interrupted:
         return f"interrupted: what was found so far, no verdict on the whole ({scope})"
     failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
-from kvwire.judges.verdict import Finding, Verdict
+from kvwire.judges.verdict import Finding, Reason, Verdict
 
 STYLES = {
     Verdict.PASS: "green",
@@ -161,6 +161,10 @@ def _not_judged(report: Result, console: Console) -> None:
     by_reason: dict[str, list[str]] = {}
     for requirement, reason in report.summary.not_judged.items():
         by_reason.setdefault(reason, []).append(requirement.removeprefix("KVW-"))
+    ours = {line.requirement.removeprefix("KVW-"): None for line in report.outcomes if line.reason == Reason.OURS}
+    if ours:
+        sets = ", ".join(report.run.sets)
+        by_reason[f"as the adapter says that the harness or itself decides it ({sets})"] = list(ours)
     if by_reason:
         console.print()
     for reason, ids in by_reason.items():
