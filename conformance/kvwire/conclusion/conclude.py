@@ -291,9 +291,10 @@ def _shown(header: Header) -> ControlLevel:
 
 def _headline(trace: Trace, judged: list[Judged], outcomes: list[Outcome], verdict: Verdict, profile: Profile) -> str:
     scope = f"edition {trace.header.edition}, profile {profile.profile}, {trace.header.level}"
-    if said := sorted(BY_ADAPTER & set(trace.header.sets)):
+    if BY_ADAPTER & set(trace.header.sets):
         count = len({o.requirement for o in outcomes if o.reason == Reason.OURS})
-        scope += f"; on the adapter's word that {' and '.join(said)} are not the publisher's, {count} not judged"
+        said = ", ".join(trace.header.sets)
+        scope += f"; on the adapter's word ({said} are not the publisher's) {count} sentences were not judged"
     if trace.interrupted:
         return f"interrupted: what was found so far, no verdict on the whole ({scope})"
     failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})
