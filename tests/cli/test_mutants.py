@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from kvwire.cli import main
 from kvwire.peers import mutants
 from kvwire.peers.mutants import MUTANTS
+from kvwire.standard import drift
 
 
 def test_reports_lead_to_the_mutants_that_reproduce_them() -> None:
@@ -59,6 +60,7 @@ def test_a_mutant_that_there_is_not_is_named() -> None:
 def test_a_judged_sentence_without_a_mutant_fails_the_check_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
     rest = {name: mutant for name, mutant in MUTANTS.items() if mutant.primary != "KVW-ENV-001"}
     monkeypatch.setattr(mutants, "MUTANTS", rest)
+    monkeypatch.setattr(drift, "checkout", lambda: Path(__file__).parents[2] / "spec")  # from a wheel there is none
     done = CliRunner().invoke(main, ["spec", "check"])
     assert done.exit_code == 1
     assert "KVW-ENV-001: it is judged, and no mutant breaks it: mark one with `@mutant(…, breaks='ENV-001')`" in (

@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kvwire.peers import mutants
-from kvwire.standard import drift, resources
+from kvwire.standard import drift
 from kvwire.vectors import sessions
 from kvwire_generators import checkout
 from kvwire_generators.__main__ import main
 from kvwire_generators.sessions import plans
 
-HOME = resources.vectors().parent
+HOME = checkout.ROOT
 
 
 def run(*arguments: str) -> Result:

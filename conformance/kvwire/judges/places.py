@@ -45,7 +45,8 @@ def places() -> tuple[Place, ...]:
 
 def uses() -> tuple[Use, ...]:
     """Every id that is a text of its own in the code of the harness, except where a judge is marked with it."""
-    return tuple(use for file in sorted(_package().rglob("*.py")) for use in _uses(file))
+    files = (file for file in sorted(_package().rglob("*.py")) if "_data" not in file.relative_to(_package()).parts)
+    return tuple(use for file in files for use in _uses(file))
 
 
 def _uses(file: Path) -> Iterator[Use]:
