@@ -16,7 +16,7 @@ from kvwire.conclusion import result
 from kvwire.judges import verdict
 from kvwire.standard import protocol, registry, schemas
 from kvwire.standard.registry import ControlLevel
-from kvwire.standard.statement import Bounds, Group, Implementation, Statement, Stream
+from kvwire.standard.statement import Bounds, Group, Implementation, Medium, Statement, Stream
 from kvwire.trace import files
 from kvwire.trace.calls import Call, PublishCall
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
@@ -87,6 +87,7 @@ def test_parts_of_a_statement() -> None:
         (Implementation, properties["implementation"]["anyOf"][0]),
         (Stream, properties["streams"]["items"]),
         (Group, properties["groups"]["items"]),
+        (Medium, properties["media"]["items"]),
         (Bounds, properties["bounds"]),
     ):
         assert set(found["properties"]) == set(struct_type.__struct_fields__)
@@ -117,7 +118,9 @@ STATEMENT = Statement(
     algorithm="v1_block_key",
     ring=10,
     replay_form="replay-topic",
-    groups=(Group(idx=1, kind="sliding_window", window=64),),
+    salt="tag",
+    groups=(Group(idx=1, kind="sliding_window", window=64, block_size=32, residency="counted"),),
+    media=(Medium(medium="CPU", residency="refresh"),),
     bounds=Bounds(heartbeat_s=1.0),
     extensions=("end_payload",),
     streams=(Stream(endpoint="ipc:///run/a", name="a", replay="ipc:///run/b", topic="t", rank=0, mode="bind"),),
