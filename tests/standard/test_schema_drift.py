@@ -330,6 +330,9 @@ OPTIONAL = {
     "kv_cache_spec_kind": st.none() | NAME,
     "kv_cache_spec_sliding_window": st.none() | st.integers(0, 4096),
     "locality": st.sampled_from(["LOCAL", "REMOTE", None]),
+    "ownership": st.none() | NAME,
+    "scope": st.none() | st.text("0123456789abcdef", min_size=16, max_size=16),
+    "session_id": st.none() | NAME,
     "hash_algo": st.none() | NAME,
     "v": st.just(1),
     "x-more": st.floats() | st.integers(-(2**63), 2**64 - 1) | st.dictionaries(st.text(max_size=3), st.booleans()),
@@ -349,7 +352,7 @@ def stored(draw: st.DrawFn) -> dict[str, Any]:
         "parent_block_hash": draw(st.none() | HASH),
         "token_ids": tokens,
         "block_size": size,
-        "lora_id": draw(st.none() | HASH),
+        "lora_id": draw(st.none() | st.integers(0, 2**64 - 1)),
         "medium": draw(MEDIUM),
         "lora_name": draw(st.none() | st.text(max_size=5)),
         **draw(st.fixed_dictionaries({}, optional=OPTIONAL)),
@@ -371,7 +374,9 @@ REMOVED = st.fixed_dictionaries(
     {"type": st.just("BlockRemoved"), "block_hashes": st.lists(HASH, max_size=3), "medium": MEDIUM},
     optional={"group_idx": OPTIONAL["group_idx"]},
 )
-CLEARED = st.just({"type": "AllBlocksCleared"})
+CLEARED = st.fixed_dictionaries(
+    {"type": st.just("AllBlocksCleared")}, optional={"medium": MEDIUM, "ownership": st.none() | NAME, "epoch": NAME}
+)
 TS = st.floats(0, 1e11, exclude_max=True)
 
 
