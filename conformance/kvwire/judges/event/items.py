@@ -170,9 +170,9 @@ def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, s
     if here != first:
         begin = _text([(digest, 0) for digest in sorted(here)])
         return f"keys at offset 0 for the digest tokens of the block: {begin}", _text(own)
-    for digest, offset in own:
-        places = begun.get(digest, [])
-        if offset and places and not any(_may_be(event.tokens, place, start, end, offset) for place in places):
+    for digest in {digest for digest, offset in own if offset and digest in begun}:
+        places, offsets = begun[digest], sorted(offset for key, offset in own if offset and key == digest)
+        if not any(_may_be(event.tokens, place, start, end, offsets) for place in places):
             there = _text([(digest, start - places[-1])])
             return f"the offset of the item's first token in the block: {there}", _text(own)
     for digest, places in begun.items():
@@ -190,11 +190,11 @@ def _counted(tokens: Sequence[int | bytes], place: int) -> int:
     return at
 
 
-def _may_be(tokens: Sequence[int | bytes], place: int, start: int, end: int, offset: int) -> bool:
-    """Whether an item that begins at ``place`` can have its token ``offset`` first in the block ``start``…``end``−1."""
-    if offset > end - 1 - place:
+def _may_be(tokens: Sequence[int | bytes], place: int, start: int, end: int, offsets: Sequence[int]) -> bool:
+    """Whether stretches of an item that begins at ``place`` can begin at these offsets in ``start``…``end``−1."""
+    if offsets[-1] > end - 1 - place:
         return False
-    return place >= start or _counted(tokens, place) <= start or offset == start - place
+    return place >= start or _counted(tokens, place) <= start or offsets[0] == start - place
 
 
 def _goes_on(tokens: Sequence[int | bytes], place: int, start: int) -> bool:

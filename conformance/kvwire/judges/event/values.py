@@ -6,7 +6,7 @@ from kvwire.cache.ledger import State
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
 from kvwire.judges.facts import Change
-from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Group
+from kvwire.standard.statement import Group
 from kvwire.wire import dialect
 from kvwire.wire.events import Event, Flaw
 
@@ -214,7 +214,7 @@ class Values(Area):
                     flaw = _another_size(event, first, f"as in number {number}")
         say.weigh(batch, flaw)
 
-    @judge("KVW-EVT-032", unclaimed=unless(lambda _, statement: LOCATION_UPDATES in statement.extensions))
+    @judge("KVW-EVT-032")
     def location_update(self, say: Say) -> None:
         """KVW-EVT-032: A publisher that declares the extension `location_updates` MAY announce by a `BlockStored` with
         empty `token_ids`, `block_size` 0, a nil parent and a medium that is neither `GPU` nor nil that the blocks of
@@ -224,7 +224,7 @@ class Values(Area):
         """
         say.saw()
 
-    @judge("KVW-EVT-033", unclaimed=unless(lambda _, statement: PARTIAL_ENTRIES in statement.extensions))
+    @judge("KVW-EVT-033")
     def partial_entry(self, say: Say) -> None:
         """KVW-EVT-033: A publisher that declares the extension `partial_entries` MAY announce single blocks with a
         `block_size` below that of their group, under a parent that was not announced.
