@@ -379,7 +379,7 @@ def tagged_salts() -> Story:
     story = Story(statement=Statement(salt="tag", algorithm="opaque", ring=1000)).begin()
     for name, salt in (("a", "tenant-7f3a"), ("b", None)):
         story.note(CacheCall(tokens=tuple(stored([name])["token_ids"]), salt=salt, cached_tokens=0))
-        story.send(stored([name], **({} if salt is None else {"scope": scope_tag(salt)})))
+        story.send({**stored([name]), **({} if salt is None else {"scope": scope_tag(salt)})})
     story.send(stored("d", "a", scope=scope_tag("tenant-7f3a")), stored("x", scope=scope_tag("tenant-unknown")))
     return story
 

@@ -34,7 +34,7 @@ func (value node) within(low, high uint64) bool {
 }
 
 var hexDigits = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
-var scopeTag = regexp.MustCompile(`^[0-9a-f]{16}$`)
+var tagDigits = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 func (value node) digest() bool {
 	return value.kind == text && hexDigits.Match(value.data)
@@ -156,7 +156,7 @@ func (broken *sentences) event(event node, called string) {
 	}
 	if stored {
 		scope, _ := event.get("scope")
-		broken.unless(scope.kind != text || scopeTag.Match(scope.data), "KVW-EVT-028")
+		broken.unless(scope.kind != text || tagDigits.Match(scope.data), "KVW-EVT-028")
 		extra, _ := event.get("extra_keys")
 		right := extra.kind == array && (hashes.kind != array || len(extra.items) == len(hashes.items))
 		for _, keys := range extra.items {
@@ -217,7 +217,10 @@ func (broken *sentences) content(tokens, size, keys node) {
 		}
 	}
 	for at, token := range tokens.items {
-		if index := uint64(at) / max(size.number, 1); token.digest() && index < uint64(len(found)) {
+		if size.number == 0 || !token.digest() {
+			continue
+		}
+		if index := uint64(at) / size.number; index < uint64(len(found)) {
 			found[index][strings.ToLower(string(token.data))] |= 2
 			clear = true
 		}

@@ -155,8 +155,8 @@ def broken_tokens(event: dict[str, Any], hashes: list[Any] | None) -> Iterator[s
 def mm_key(value: Any) -> bool:
     key = named(value)
     right = key.get("type") == "mm_key" and digest(key.get("hash")) and integer(key.get("start_offset"), 0, 2**64)
-    known = set(key) <= {"type", "hash", "start_offset", "uuid"} and len(key) == len(value)
-    return right and known and isinstance(key.get("uuid", ""), str)
+    known = right and set(key) <= {"type", "hash", "start_offset", "uuid"} and len(key) == len(value)
+    return known and isinstance(key.get("uuid", ""), str)
 
 
 def answer_wire(_: Any, given: dict[str, Any]) -> Answer:
