@@ -230,7 +230,7 @@ def _fields() -> list[Bad]:
         bad(
             "schema",
             "medium-type",
-            "cleared-medium",
+            "cleared-medium-integer",
             "the medium of a clear as an integer",
             batch({**CLEARED, "medium": 1}),
         ),
