@@ -40,6 +40,7 @@ COLUMNS: dict[str, str] = {
 """Group → heading, for the functions of the registry."""
 FOREIGN_COLUMNS = {name: name for name in foreign.NAMES}
 SALT_COLUMNS = {"salt_id": "salt_id"}
+TAG_COLUMNS = {"scope_tag": "scope_tag"}
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,8 +142,9 @@ _TABLES: tuple[tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]], ...] =
     (COLUMNS, features.FEATURES),
     (FOREIGN_COLUMNS, foreign.FEATURES),
     (SALT_COLUMNS, foreign.SALT_FEATURES),
+    (TAG_COLUMNS, foreign.TAG_FEATURES),
 )
-_TITLES = ("Functions of the registry", "Functions of other projects", "Salt ids")
+_TITLES = ("Functions of the registry", "Functions of other projects", "Salt ids", "Scope tags")
 
 
 def write(files: Iterable[HashFile]) -> str:

@@ -12,6 +12,7 @@ Two families:
 """
 
 import hashlib
+import hmac
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,6 +145,17 @@ def v1_chain(blocks: Iterable[Sequence[Token]], *, lora_id: int | None = None, s
 def salt_id(text: str) -> int:
     """Derive the salt id of a salt string: the first 8 bytes of its SHA-256, little-endian."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def scope_tag(salt: str, key: bytes | None = None) -> str:
+    """Tag of a salt for the key `scope`: 16 lower-case hex digits, by SHA-256, or by HMAC under a deployment `key`.
+
+    Whoever holds the salt can test for it; the text cannot be read from it, but a salt that is guessed can be
+    confirmed where there is no key.
+    """
+    message = b"kvwire-scope-1\0" + salt.encode()
+    digest = hashlib.sha256(message) if key is None else hmac.new(key, message, hashlib.sha256)
+    return digest.hexdigest()[:16]
 
 
 def root_key(lora_id: int | None = None, salt_id: int | None = None) -> bytes:

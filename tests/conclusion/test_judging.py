@@ -289,6 +289,25 @@ def test_the_form_of_a_stream(events: list[Any], form: str) -> None:
     assert story.judged().form == form
 
 
+ARRAYS = {
+    "array-v": ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", "adapter"],
+    "array-s": ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", {"cache_salt": "t"}],
+    "map": stored("a"),
+}
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+@pytest.mark.parametrize("profile", ["legacy-array-v", "legacy-array-s"])
+def test_a_legacy_profile_is_of_streams_in_its_form(profile: str, form: str) -> None:
+    story = Story()
+    story.send(ARRAYS[form])
+    result = conclude(story.trace(), REGISTRY, registry.profile(profile))
+    (outcome,) = (o for o in result.outcomes if o.requirement == "KVW-EVT-037")
+    assert outcome.verdict == ("PASS" if profile.endswith(form) else "FAIL")
+    if form == "map":
+        assert result.summary.headline.startswith("not conformant (EVT-037)")
+
+
 @pytest.mark.parametrize("profile", ["legacy-array-v", "core"])
 def test_the_headline_says_why_arrays_do_not_conform(profile: str) -> None:
     """Under a legacy profile too, which leaves out the sentence that they break, so that it can be satisfied."""

@@ -42,6 +42,7 @@ def test_there_are_enough() -> None:
         "v2_sha256/u32",
         "v2_sha256/u64",
         "salt_id",
+        "scope_tag",
         "x-vllm-sha256-cbor",
         "x-vllm-sha256",
         "x-sglang-sha256",

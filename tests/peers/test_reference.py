@@ -21,6 +21,7 @@ TARGETS = {
     "reference:?algorithm=v1_block_key": "replay",
     "reference:?algorithm=v2_sha256_64/u64": "replay",
     "reference:?multimodal=true": "multimodal",
+    "reference:?salt=tag": "replay",
     "reference:?role=publish": "replay",
     "reference:?replay=none": "core",
     "reference:?rank=3&topic=": "replay",

@@ -7,8 +7,17 @@ import pytest
 from tests.reference.engines import Ledger, engine, events
 
 from kvwire_reference.announcer import Fate
-from kvwire_reference.cache import LifeCycle, MmItem, target_of
-from kvwire_reference.hashing import ALGORITHMS, RangeError, digest_tokens, hash_chain, salt_id, signed, unsigned
+from kvwire_reference.cache import HostConfig, LifeCycle, MmItem, target_of
+from kvwire_reference.hashing import (
+    ALGORITHMS,
+    RangeError,
+    digest_tokens,
+    hash_chain,
+    salt_id,
+    scope_tag,
+    signed,
+    unsigned,
+)
 from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event, encode
 
 BLOCK_1, BLOCK_2 = -2003500929019345749, 8460888372051954880
@@ -291,6 +300,28 @@ def test_scopes_never_share_a_block_and_a_salt_stays_out_of_events() -> None:
     assert cache.insert([1, 2, 3, 4], salt="tenant-a") == 4
     expected = next(hash_chain(cache.algorithm, [[1, 2, 3, 4]], lora_id=7, salt_id=salt_id("tenant-a")))
     assert cache.resident()[-2] == expected.hash
+
+
+@pytest.mark.parametrize("key", [None, b"deployment"])
+def test_every_store_of_a_salted_chain_has_its_scope_tag_and_no_other_has_one(key: bytes | None) -> None:
+    cache = engine(salt="tag", scope_key=key)
+    scopes = []
+    for salt in (None, "tenant-a"):
+        for length in (8, 12):
+            cache.insert(list(range(1, length + 1)), salt=salt)
+            scopes += [stored(event).scope for event in events(cache)]
+    tag = scope_tag("tenant-a", key)
+    assert scopes == [None, None, tag, tag]
+
+
+def test_a_tag_stays_with_blocks_that_were_in_host_memory() -> None:
+    cache = engine(salt="tag", capacity=2, host=HostConfig(capacity=8, announced=True))
+    for first in (1, 101):
+        cache.insert(list(range(first, first + 8)), salt="tenant-a")
+    cache.insert(list(range(1, 9)), salt="tenant-a")
+    found = [event for event in events(cache) if isinstance(event, BlockStored)]
+    assert {event.medium for event in found} == {"GPU", "CPU"}
+    assert {event.scope for event in found} == {scope_tag("tenant-a")}
 
 
 @pytest.mark.parametrize("label", ALGORITHMS)

@@ -112,6 +112,15 @@ def test_known_mistake_is_not_ours(answer: dict[str, Any]) -> None:
     assert h.v1_block_hash(answer["tokens"], parent=parent, salt_id=salt) != expected
 
 
+@pytest.mark.parametrize(
+    ("key", "tag"), [(None, "5e40b1feca4586cb"), (b"k", "e48b7fa0fb96a5e4")], ids=["no key", "deployment key"]
+)
+def test_the_scope_tag_of_the_standard(key: bytes | None, tag: str) -> None:
+    assert h.scope_tag("tenant-a", key) == tag
+    assert h.scope_tag("tenant-b", key) != tag
+    assert h.scope_tag("", key) != h.scope_tag("\0", key)
+
+
 def test_sglang_is_our_chain_without_a_root() -> None:
     """Known answers that none of us computed, on inputs that our own rows do not cover."""
     for answer in (a for a in ANSWERS if a["algorithm"] == "x-sglang-sha256" and "salt" not in a):

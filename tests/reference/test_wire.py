@@ -89,6 +89,9 @@ def test_required_keys_are_always_there_and_optional_ones_only_when_set() -> Non
         "kv_cache_spec_kind": "full_attention",
         "kv_cache_spec_sliding_window": 4096,
         "locality": "LOCAL",
+        "ownership": "pool-1",
+        "scope": "5e40b1feca4586cb",
+        "session_id": "s-1",
         "mm_keys": ((), (MmKey(DIGEST, 7),)),
         "hash_algo": "v2_sha256_64/u32",
         "v": 1,
@@ -108,6 +111,40 @@ def test_required_keys_are_always_there_and_optional_ones_only_when_set() -> Non
     assert full["mm_keys"][1] == [{"type": "mm_key", "hash": DIGEST, "start_offset": 7}]
     assert removed == {"type": "BlockRemoved", "block_hashes": [1], "medium": None}
     assert cleared == {"type": "AllBlocksCleared"}
+
+
+def test_an_absent_key_of_a_clear_names_all_and_nil_names_one() -> None:
+    scoped = AllBlocksCleared(medium="CPU", ownership=None, epoch="7f3a")
+    payload = wire.encode(batch(AllBlocksCleared(), AllBlocksCleared(medium=None), scoped))
+    _, events, _ = untyped(payload)
+    assert events[0] == {"type": "AllBlocksCleared"}
+    assert events[1] == {"type": "AllBlocksCleared", "medium": None}
+    assert events[2] == {"type": "AllBlocksCleared", "medium": "CPU", "ownership": None, "epoch": "7f3a"}
+    assert wire.decode(payload).events == (AllBlocksCleared(), AllBlocksCleared(medium=None), scoped)
+
+
+def test_a_location_update_has_no_tokens_and_no_parent() -> None:
+    update = stored(token_ids=(), block_size=0, medium="STORAGE")
+    assert wire.decode(wire.encode(batch(update))).events == (update,)
+    for changed in ({"medium": "GPU"}, {"medium": None}, {"parent_block_hash": 7}):
+        with pytest.raises(wire.WireError, match="no location update"):
+            wire.encode(batch(msgspec.structs.replace(update, **changed)))
+    with pytest.raises(wire.WireError, match="block_size"):
+        wire.encode(batch(msgspec.structs.replace(update, token_ids=(1, 2))))
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"scope": "5E40B1FECA4586CB"}, "scope"),
+        ({"scope": "tenant-a"}, "scope"),
+        ({"extra_keys": ("adapter", "adapter")}, "neither nil nor an array"),
+        ({"lora_id": -1}, "lora_id"),
+    ],
+)
+def test_new_keys_are_checked(changed: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(wire.WireError, match=complaint):
+        wire.encode(batch(stored(**changed)))
 
 
 def test_ts_is_a_float64_and_the_batch_an_array_of_three() -> None:
@@ -165,7 +202,7 @@ GOOD = {**msgspec.to_builtins(stored()), "type": "BlockStored"}
     [
         ([GOOD, {"type": "BlockMigrated", "to": "CPU"}, GOOD], (stored(), stored())),
         ([{"type": "BlockMigrated", "block_hashes": "not even a list"}], ()),
-        ([{**GOOD, "ownership": {"a": [1]}}], (stored(),)),
+        ([{**GOOD, "zzz": {"a": [1]}}], (stored(),)),
         ([{"zzz": 1, "type": "AllBlocksCleared"}], (AllBlocksCleared(),)),
         ([{**GOOD, "group_idx": None, "hash_algo": None}], (stored(),)),
         ([dict(reversed(GOOD.items()))], (stored(),)),

@@ -139,6 +139,9 @@ def judge_stream(
 ) -> Judged:
     """Judge one stream of a trace by every publisher-binding sentence that has a judge."""
     header, records = trace.header, records_of(trace, stream.name)
+    if profile.form is not None:
+        statement = msgspec.structs.replace(header.statement, form=profile.form)
+        header = msgspec.structs.replace(header, statement=statement)
     siblings, instances = _others(trace, stream.name)
     context = Context.of(header, stream, records, registry, siblings=siblings, instances=instances)
     tallies, muting = _tallied(context, records)

@@ -71,12 +71,13 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True,
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Which requirements apply, and which of them must be conclusive at which level of control.
 
-    ``conclusive`` has every level; what one wants, the next one wants too.
+    ``conclusive`` has every level; what one wants, the next one wants too. ``form`` as in ``ProfileFile``.
     """
 
     profile: str
     edition: str
     title: str
+    form: Literal["array-v", "array-s"] | None = None
     ids: tuple[str, ...]
     conclusive: dict[str, tuple[str, ...]]
 
@@ -86,12 +87,14 @@ class ProfileFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     ``without`` are ids and areas that it leaves out of what those have. ``sentences`` are the ids that it adds, each
     with the lowest level of control that has to bring it to a conclusion, None where no level has to; an id that it has
-    by extension stands there when it is wanted from a lower level on.
+    by extension stands there when it is wanted from a lower level on. ``form`` is the legacy form of events that a
+    stream of the profile has, whatever it declares.
     """
 
     profile: str
     edition: str
     title: str
+    form: Literal["array-v", "array-s"] | None = None
     extends: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     sentences: dict[str, ControlLevel | None] = {}
@@ -221,6 +224,7 @@ def resolve(name: str, files: Mapping[str, ProfileFile]) -> Profile:
         profile=name,
         edition=files[name].edition,
         title=files[name].title,
+        form=files[name].form,
         ids=ids,
         conclusive={level: tuple(i for i in ids if lower(found[i], level) == found[i]) for level in LEVELS},
     )

@@ -67,7 +67,8 @@ class HashInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A chain of blocks. It begins at the root of its reuse scope, or behind ``parent`` (a hash) or ``parent_key``.
 
     ``tokens`` are cut into blocks of ``block_size``; the last may be partial. ``salt`` is text, of which ``salt_id`` is
-    the id. ``extra_ids`` holds one id per token; ``mm_keys`` and ``extra_keys`` one entry per block.
+    the id, ``scope_key`` (hex) a deployment key. ``extra_ids`` holds one id per token; ``mm_keys`` and ``extra_keys``
+    one entry per block.
     """
 
     tokens: tuple[TokenItem, ...] = ()
@@ -78,6 +79,7 @@ class HashInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     lora_name: str | None = None
     salt: str | None = None
     salt_id: str | None = None
+    scope_key: str | None = None
     extra_ids: tuple[str, ...] | None = None
     mm_keys: tuple[tuple[MmKey, ...], ...] | None = None
     extra_keys: tuple[Any, ...] | None = None
@@ -86,13 +88,14 @@ class HashInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class HashExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The hash of the last block, unsigned and signed, and its 32-byte key where the function has one.
 
-    ``chain`` lists the answers of all blocks, the last included, where there are several: unsigned hashes, or keys
-    where the answer is a key.
+    ``tag`` is the scope tag of a salt. ``chain`` lists the answers of all blocks, the last included, where there are
+    several: unsigned hashes, or keys where the answer is a key.
     """
 
     unsigned: str | None = None
     signed: str | None = None
     key: str | None = None
+    tag: str | None = None
     chain: tuple[str, ...] | None = None
     fault: str | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -258,6 +259,77 @@ SALT_MISTAKES: dict[str, tuple[Callable[[str], int], str]] = {
     "salt-stripped": (
         lambda text: int.from_bytes(hashlib.sha256(text.strip().encode()).digest()[:8], "little"),
         "white space around the text is taken off",
+    ),
+}
+"""Slug → function, and what is wrong."""
+
+
+SCOPE = b"kvwire-scope-1"
+TAGS: tuple[tuple[str, str, bytes | None, str, str], ...] = (
+    ("known", "tenant-a", None, "the known answer", "known-answer worked-example text-ascii no-key"),
+    ("known-key", "tenant-a", b"k", "the known answer with a deployment key", "known-answer worked-example key-short"),
+    ("empty", "", None, "the empty text is a salt", "text-empty no-key"),
+    ("empty-key", "", b"k", "the empty text with a key", "text-empty key-short"),
+    ("space", " tenant-a ", None, "spaces count", "text-space no-key"),
+    ("nul", "tenant\0a", None, "a NUL byte ends nothing", "text-nul no-key"),
+    ("latin", "Zürich", None, "two bytes for ü", "text-utf8 no-key"),
+    ("emoji", "🗝", b"k", "four bytes, two UTF-16 units", "text-utf8 key-short"),
+    ("41", "s" * 41, None, "one block of SHA-256 with what stands before it", "text-block no-key"),
+    ("42", "s" * 42, None, "the length needs a second block", "text-block no-key"),
+    ("1000", "salt" * 250, b"k", "1,000 bytes", "text-long key-short"),
+    ("key-63", "tenant-a", b"k" * 63, "a key of 63 bytes", "key-block"),
+    ("key-64", "tenant-a", b"k" * 64, "a key of one block", "key-block"),
+    ("key-65", "tenant-a", b"k" * 65, "a key of 65 bytes: hashed first", "key-long"),
+    ("key-bytes", "tenant-a", bytes(range(256)), "a key of every byte", "key-long"),
+)
+"""Slug, salt, deployment key, words and flags."""
+TAG_FEATURES: dict[str, dict[str, str]] = {
+    "salt of a tag": {
+        "text-empty": "no bytes",
+        "text-ascii": "ASCII",
+        "text-space": "white space at the ends, which counts",
+        "text-nul": "a NUL byte",
+        "text-utf8": "signs of several bytes",
+        "text-block": "lengths around a block of SHA-256",
+        "text-long": "many blocks of SHA-256",
+    },
+    "deployment key": {
+        "no-key": "none",
+        "key-short": "shorter than a block of SHA-256",
+        "key-block": "lengths around a block of SHA-256",
+        "key-long": "longer than a block, so that its digest is the key",
+    },
+}
+
+
+def _tag(message: bytes, key: bytes | None) -> str:
+    digest = hashlib.sha256(message) if key is None else hmac.new(key, message, hashlib.sha256)
+    return digest.hexdigest()[:16]
+
+
+TAG_MISTAKES: dict[str, tuple[Callable[[str, bytes | None], str], str]] = {
+    "tag-bare": (lambda text, key: _tag(text.encode(), key), "the salt is hashed without what stands before it"),
+    "tag-without-nul": (lambda text, key: _tag(SCOPE + text.encode(), key), "the NUL byte before the salt is left out"),
+    "tag-key-left-out": (lambda text, _: _tag(SCOPE + b"\0" + text.encode(), None), "the deployment key is left out"),
+    "tag-key-before": (
+        lambda text, key: _tag((key or b"") + SCOPE + b"\0" + text.encode(), None),
+        "the deployment key is put before the message, which is no HMAC",
+    ),
+    "tag-last-8": (
+        lambda text, key: (
+            (hmac.new(key, SCOPE + b"\0" + text.encode(), hashlib.sha256).hexdigest()[-16:])
+            if key is not None
+            else hashlib.sha256(SCOPE + b"\0" + text.encode()).hexdigest()[-16:]
+        ),
+        "the last eight bytes are taken, not the first",
+    ),
+    "tag-utf-16": (
+        lambda text, key: _tag(SCOPE + b"\0" + text.encode("utf-16-le"), key),
+        "the salt is hashed as UTF-16, not as UTF-8",
+    ),
+    "tag-stripped": (
+        lambda text, key: _tag(SCOPE + b"\0" + text.strip().encode(), key),
+        "white space around the salt is taken off",
     ),
 }
 """Slug → function, and what is wrong."""

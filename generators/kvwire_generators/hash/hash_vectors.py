@@ -307,6 +307,35 @@ def _salt_file() -> HashFile:
     return make(SCHEMA, __name__, [group], notes)
 
 
+def _tag_tests() -> tuple[HashTest, ...]:
+    found = []
+    for slug, text, key, comment, flags in foreign.TAGS:
+        tag = hashing.scope_tag(text, key)
+        wrongs = {name: mistaken(text, key) for name, (mistaken, _) in foreign.TAG_MISTAKES.items()}
+        found.append(
+            Test(
+                id=f"scope-tag-{slug}",
+                comment=comment,
+                flags=tuple(flags.split()),
+                requirements=("KVW-EVT-028",),
+                result="valid",
+                input=HashInput(salt=text, scope_key=None if key is None else key.hex()),
+                expected=HashExpected(tag=tag),
+                mistakes={name: wrong for name, wrong in sorted(wrongs.items()) if wrong != tag},
+            )
+        )
+    return tuple(found)
+
+
+def _tag_file() -> HashFile:
+    comment = "The scope tag of a salt text, with and without a deployment key."
+    group = Group(name="scope_tag", comment=comment, algorithm="scope_tag", tests=_tag_tests())
+    notes = {**ORIGINS, **foreign.boundary_notes(foreign.TAG_FEATURES)}
+    for slug, (_, text) in foreign.TAG_MISTAKES.items():
+        notes[slug] = Note(kind="mistake", description=text, links=("event.md",))
+    return make(SCHEMA, __name__, [group], notes)
+
+
 def files() -> dict[str, HashFile]:
     """The files of ``hash/``."""
     return {
@@ -315,5 +344,6 @@ def files() -> dict[str, HashFile]:
         "hash/v2_sha256_64.json": _v2_file("v2_sha256_64", "v2-", "first", "hash"),
         "hash/v2_sha256_low64.json": _v2_file("v2_sha256_low64", "v2-low64-", "last", "hash", informative=True),
         "hash/salt_id.json": _salt_file(),
+        "hash/scope_tag.json": _tag_file(),
         "hash/foreign.json": _foreign_file(),
     }

@@ -32,6 +32,11 @@ PLANS: Mapping[str, Plan] = {
         comment="prompts with common prefixes, LoRA and salts; blocks are evicted and come back",
         probes=("live", "prompts"),
     ),
+    "reference-tags": Plan(
+        comment="scope tags stand in the stores of salted chains",
+        options="block_size=2&capacity=12&salt=tag",
+        probes=("live", "prompts"),
+    ),
     "reference-publish": Plan(
         comment="the harness offers every event; nothing is lost",
         options="block_size=2&capacity=12&role=publish",

@@ -133,14 +133,64 @@ def _fields() -> list[Bad]:
         ),
         bad(
             "schema",
-            "mm-key-type",
+            "mm-keys-type",
             "mm-keys-flat",
             "keys without a list per block",
             batch(picture(mm_keys=[{"type": "mm_key", "hash": DIGEST, "start_offset": 0}])),
         ),
+        *(
+            bad(
+                "schema",
+                "mm-key-type",
+                f"mm-key-{slug}",
+                words,
+                batch(picture(mm_keys=[[{"type": "mm_key", "hash": DIGEST, "start_offset": 0, **more}]])),
+            )
+            for slug, words, more in (
+                ("other-type", "an `mm_key` of another `type`", {"type": "image"}),
+                ("uuid-integer", "a `uuid` that is an integer", {"uuid": 7}),
+                ("uuid-nil", "a `uuid` that is nil", {"uuid": None}),
+                ("other-key", "an `mm_key` with a key that it does not have", {"length": 3}),
+                ("offset-string", "an offset as text", {"start_offset": "0"}),
+            )
+        ),
+        bad("schema", "mm-key-type", "mm-key-nil", "nil in a list of keys", batch(picture(mm_keys=[[None]]))),
+        *(
+            bad("schema", "extra-keys-type", f"extra-keys-{slug}", words, batch(stored(extra_keys=value)))
+            for slug, words, value in (
+                ("flat", "the extra keys of all blocks in a row", ["adapter-7", "adapter-7"]),
+                ("short", "extra keys of one block of two", [["adapter-7"]]),
+                ("long", "extra keys of three blocks of two", [[], [], []]),
+                ("empty", "no element of two", []),
+                ("string", "extra keys as text", "adapter-7"),
+                ("map", "extra keys as a map", {"0": []}),
+                ("integer", "an integer among the elements", [[], 7]),
+                ("maps", "maps as elements", [{"type": "lora"}, None]),
+            )
+        ),
+        *(
+            bad("schema", "scope-form", f"scope-{slug}", words, batch(one(scope=value)))
+            for slug, words, value in (
+                ("clear", "the text of the salt where its tag belongs", "tenant-a"),
+                ("capitals", "a tag in capitals", "5E40B1FECA4586CB"),
+                ("15", "15 digits", "5e40b1feca4586c"),
+                ("17", "17 digits", "5e40b1feca4586cb0"),
+                ("digest", "the whole digest", DIGEST),
+                ("line-end", "16 digits and a line end", "5e40b1feca4586cb\n"),
+                ("empty", "no digits", ""),
+            )
+        ),
         bad("schema", "block-size-type", "block-size-nil", "`block_size` is nil", batch(one(block_size=None))),
         bad("schema", "block-size-type", "block-size-float", "`block_size` as a float", batch(one(block_size=4.0))),
         bad("schema", "block-size-type", "block-size-string", "`block_size` as text", batch(one(block_size="4"))),
+        *(
+            bad("schema", "block-size-range", f"location-{slug}", words, batch(one(token_ids=[], block_size=0, **more)))
+            for slug, words, more in (
+                ("gpu", "a location update for the device", {}),
+                ("nil", "a location update without a medium", {"medium": None}),
+                ("parent", "a location update with a parent", {"medium": "CPU", "parent_block_hash": CHILD}),
+            )
+        ),
         bad("schema", "block-size-range", "block-size-minus-4", "`block_size` −4", batch(one(block_size=-4))),
         bad("schema", "medium-type", "medium-integer", "`medium` as an integer", batch(removed(medium=1))),
         bad("schema", "medium-type", "medium-bin", "`medium` as bytes", batch(removed(medium=b"GPU"))),
@@ -158,6 +208,41 @@ def _fields() -> list[Bad]:
         ),
         bad("schema", "field-type", "kind-integer", "the kind as an integer", batch(one(kv_cache_spec_kind=1))),
         bad("schema", "field-type", "algo-integer", "`hash_algo` as an integer", batch(one(hash_algo=2))),
+        *(
+            bad(
+                "schema",
+                "field-type",
+                f"{key.replace('_', '-')}-integer",
+                f"`{key}` as an integer",
+                batch(one(**{key: 7})),
+            )
+            for key in ("locality", "ownership", "scope", "session_id")
+        ),
+        bad("schema", "field-type", "ownership-bin", "an owner as bytes", batch(removed(ownership=b"x"))),
+        bad("schema", "field-type", "epoch-integer", "an epoch as an integer", batch({**CLEARED, "epoch": 7})),
+        bad(
+            "schema",
+            "field-type",
+            "cleared-ownership",
+            "the owner of a clear as a map",
+            batch({**CLEARED, "ownership": {}}),
+        ),
+        bad(
+            "schema",
+            "medium-type",
+            "cleared-medium-integer",
+            "the medium of a clear as an integer",
+            batch({**CLEARED, "medium": 1}),
+        ),
+        bad(
+            "schema",
+            "medium-empty",
+            "cleared-medium-empty",
+            "a clear of the empty medium",
+            batch({**CLEARED, "medium": ""}),
+        ),
+        bad("schema", "field-range", "lora-id-minus-1", "a LoRA id of −1", batch(one(lora_id=-1))),
+        bad("schema", "field-range", "lora-id-min", "a LoRA id of −2^63", batch(one(lora_id=-(2**63)))),
         bad("schema", "field-range", "group-minus-1", "group −1", batch(removed(group_idx=-1))),
         bad("schema", "field-range", "window-minus-1", "a window of −1", batch(one(kv_cache_spec_sliding_window=-1))),
         bad("schema", "v-type", "v-string", "`v` as text", batch({**CLEARED, "v": "1"})),
@@ -205,6 +290,40 @@ def _semantics() -> list[Bad]:
             ),
         ),
         bad("semantics", "mm-keys-count", "mm-keys-none", "no list of keys for one block", batch(picture(mm_keys=[]))),
+        bad(
+            "semantics",
+            "mm-key-content",
+            "mm-key-missing",
+            "a digest token without its key",
+            batch(picture(mm_keys=[[]])),
+        ),
+        bad(
+            "semantics",
+            "mm-key-content",
+            "mm-key-other-digest",
+            "a key with another digest than the token's",
+            batch(picture(mm_keys=[[{**key, "hash": "cd" * 32}]])),
+        ),
+        bad(
+            "semantics",
+            "mm-key-content",
+            "mm-key-offset-1",
+            "the key of a digest token with an offset of 1",
+            batch(picture(mm_keys=[[{**key, "start_offset": 1}]])),
+        ),
+        bad(
+            "semantics",
+            "mm-key-content",
+            "mm-key-0-again",
+            "an offset of 0 in the block in which an item goes on",
+            batch(
+                stored(
+                    block_hashes=[MM_HASH, CHILD],
+                    token_ids=[1, DIGEST, 32001, 32002, 32003, 6, 7, 8],
+                    mm_keys=[[key], [key]],
+                )
+            ),
+        ),
         bad(
             "semantics",
             "own-parent",

@@ -53,7 +53,13 @@ NOTES: dict[str, Note] = {
     "digest-string": fault("a string among the token ids is not 64 hexadecimal digits", "KVW-EVT-011"),
     "mm-keys-missing": fault("digest tokens without `mm_keys`", "KVW-EVT-012"),
     "mm-keys-count": fault("`mm_keys` has another length than `block_hashes`", "KVW-EVT-012"),
-    "mm-key-type": fault("an element of `mm_keys` is no list of `mm_key` maps", "KVW-EVT-012"),
+    "mm-keys-type": fault("`mm_keys` holds something beside lists", "KVW-EVT-012"),
+    "mm-key-type": fault("an element of a list in `mm_keys` is no `mm_key` map", "KVW-EVT-030"),
+    "mm-key-content": fault("the keys of a block are not those of its items", "KVW-EVT-031"),
+    "extra-keys-type": fault(
+        "`extra_keys` is not nil or an array of nil and arrays, one per element of `block_hashes`", "KVW-EVT-029"
+    ),
+    "scope-form": fault("the scope tag is not 16 lower-case hexadecimal digits", "KVW-EVT-028"),
     "token-count": fault("`token_ids` has not `block_size` elements per hash", "KVW-EVT-013"),
     "no-hashes": fault("`block_hashes` is empty", "KVW-EVT-013"),
     "block-size-type": fault("`block_size` is no integer", "KVW-EVT-014"),

@@ -161,10 +161,10 @@ def payloads() -> list[tuple[str, str, list[Bad]]]:
         ),
         _legacy(
             "placeholder",
-            "no tokens, block size 0",
+            "no tokens, block size 0, on the device, where nothing is a location update",
             "not-full",
             "block-size-range",
-            [TS, [one(token_ids=[], block_size=0, medium="CPU")], 0],
+            [TS, [one(token_ids=[], block_size=0)], 0],
             "token-count",
         ),
         _legacy(

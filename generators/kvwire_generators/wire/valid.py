@@ -146,6 +146,13 @@ def token_payloads() -> list[Payload]:
         p("mm-keys-without-digest", "the digest token is not sent in clear", batch(one(mm_keys=[[key]]))),
         p("mm-keys-empty", "text only, with keys all the same", batch(stored(mm_keys=[[], []]))),
         p("mm-offset-large", "an offset of 2^32", batch(one(mm_keys=[[{**key, "start_offset": 2**32}]]))),
+        p(
+            "mm-stretches",
+            "an item in two stretches of one block",
+            batch(picture(token_ids=[DIGEST, 7, 32001, 8], mm_keys=[[key, {**key, "start_offset": 1}]])),
+            *mm,
+            "KVW-EVT-031",
+        ),
     ]
 
 
@@ -205,7 +212,7 @@ def addition_payloads() -> list[Payload]:
         ),
         p("v-1", "says that it follows edition 1", batch(one(v=1)), *version),
         p("v-2", "says that it follows another edition, which a reader may not know", batch(one(v=2)), *version),
-        p("key-unknown", "an unknown key", batch(one(session_id="s1")), "KVW-EVT-023", flags="unknown-key"),
+        p("key-unknown", "an unknown key", batch(one(zzz="s1")), "KVW-EVT-023", flags="unknown-key"),
         p(
             "key-unknown-nested",
             "an unknown key with a value of every kind",
@@ -230,14 +237,14 @@ def addition_payloads() -> list[Payload]:
         p(
             "key-unknown-removed",
             "an unknown key in a removal",
-            batch(removed(ownership="x")),
+            batch(removed(zzz="x")),
             "KVW-EVT-023",
             flags="unknown-key",
         ),
         p(
             "key-unknown-cleared",
             "an unknown key in a clear, which clears everything",
-            batch({**CLEARED, "medium": "CPU"}),
+            batch({**CLEARED, "tier": "CPU"}),
             "KVW-EVT-023",
             flags="unknown-key",
         ),
@@ -260,7 +267,8 @@ def addition_payloads() -> list[Payload]:
             "an unknown event between two known ones",
             batch(one(), {"type": "BlockMigrated", "block_hashes": [ROOT]}, removed(block_hashes=[ROOT])),
             "KVW-EVT-024",
-            flags="unknown-type",
+            "KVW-EVT-034",
+            flags="should unknown-type",
         ),
         p(
             "type-case",

@@ -1,5 +1,7 @@
 // The hash functions of the standard, from its text (hashing.md). OpenSSL for SHA-256.
 #pragma once
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 
 #include <cstdint>
@@ -83,6 +85,17 @@ inline Bytes sha256(const Bytes& data) {
   Bytes digest(32, 0);
   SHA256(reinterpret_cast<const uint8_t*>(data.data()), data.size(), reinterpret_cast<uint8_t*>(digest.data()));
   return digest;
+}
+
+// The first eight bytes of a digest, or of an HMAC under a key.
+inline Bytes scope_tag(const std::string& text, const std::optional<Bytes>& key) {
+  const Bytes message = Bytes("kvwire-scope-1\0", 15) + text;
+  Bytes digest = sha256(message);
+  unsigned int size = 32;
+  if (key)
+    HMAC(EVP_sha256(), key->data(), static_cast<int>(key->size()), reinterpret_cast<const uint8_t*>(message.data()),
+         message.size(), reinterpret_cast<uint8_t*>(digest.data()), &size);
+  return digest.substr(0, 8);
 }
 
 inline uint64_t salt_id(const std::string& text) { return number(sha256(text).substr(0, 8), false); }

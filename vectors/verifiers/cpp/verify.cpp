@@ -72,6 +72,11 @@ Answer answer_hash(const Json& group, const Json& input) {
   if (input.contains("extra_keys")) given.extra_keys = plain(input["extra_keys"]).items;
   if (!faults.empty()) return {Json::object(), faults};
   if (label == "v2_sha256/root") return {{{"key", hex(root_key(given.lora, given.salt))}}, {}};
+  if (label == "scope_tag") {
+    std::optional<Bytes> key;
+    if (input.contains("scope_key")) key = unhex(input["scope_key"]);
+    return {{{"tag", hex(scope_tag(given.text.value_or(""), key))}}, {}};
+  }
   std::vector<Block> blocks;
   for (size_t at = 0; size > 0 && at < tokens.size(); at += size)
     blocks.emplace_back(tokens.begin() + at, tokens.begin() + std::min(at + size, tokens.size()));

@@ -2,8 +2,10 @@
 package main
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"strings"
 )
 
@@ -92,6 +94,22 @@ func digest(data []byte) []byte {
 
 func saltID(text string) uint64 {
 	return binary.LittleEndian.Uint64(digest([]byte(text)))
+}
+
+func unhexOr(digits any) []byte {
+	if digits == nil {
+		return nil
+	}
+	return unhex(digits)
+}
+
+func scopeTag(text string, key []byte) string {
+	made := sha256.New()
+	if key != nil {
+		made = hmac.New(sha256.New, key)
+	}
+	made.Write([]byte("kvwire-scope-1\x00" + text))
+	return hex.EncodeToString(made.Sum(nil)[:8])
 }
 
 func rootKey(lora, salt *uint64) []byte {

@@ -100,6 +100,8 @@ func answerHash(group, input object) (object, []string) {
 	found := []block{}
 	if label == "v2_sha256/root" {
 		found = append(found, block{key: rootKey(given.lora, given.salt)})
+	} else if label == "scope_tag" {
+		return object{{"tag", scopeTag(*given.text, unhexOr(input.get("scope_key")))}}, nil
 	} else if label == "salt_id" {
 		found = append(found, block{hash: *given.salt})
 	} else {

@@ -1,6 +1,6 @@
 // The hash functions of the standard, from its text (hashing.md). Node's standard library only.
 // Hashes and ids of 64 bits are BigInt, token ids numbers, digests and keys Buffers.
-import { createHash } from "node:crypto";
+import { createHash, createHmac } from "node:crypto";
 
 export class Skipped extends Error {}
 
@@ -144,6 +144,11 @@ const READ = {
   extra_keys: plain,
 };
 
+function scopeTag(text, key) {
+  const hash = key === undefined ? createHash("sha256") : createHmac("sha256", Buffer.from(key, "hex"));
+  return hash.update(`kvwire-scope-1\0${text}`).digest("hex").slice(0, 16);
+}
+
 // What a test expects, or the faults of its input.
 export function answer(group, input) {
   const label = group.algorithm;
@@ -159,6 +164,7 @@ export function answer(group, input) {
   if (ids[0] !== ids[1]) faults.push("salt-id");
   if (faults.length) return [{}, faults];
   if (label === "v2_sha256/root") return [{ key: rootKey(given.lora_id, given.salt_id).toString("hex") }, []];
+  if (label === "scope_tag") return [{ tag: scopeTag(given.salt, given.scope_key) }, []];
   const blocks = [];
   for (let at = 0; at < tokens.length; at += given.block_size) blocks.push(tokens.slice(at, at + given.block_size));
   const found = label === "salt_id" ? [[saltId(given.salt)]] : chain(label, blocks, width, given);

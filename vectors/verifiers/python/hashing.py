@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import pickle
 import struct
 from collections.abc import Callable, Sequence
@@ -66,6 +67,11 @@ def sha256(*parts: bytes) -> bytes:
 
 def salt_id(text: str) -> int:
     return int.from_bytes(sha256(text.encode())[:8], "little")
+
+
+def scope_tag(text: str, key: str | None) -> str:
+    message = b"kvwire-scope-1\0" + text.encode()
+    return (hmac.digest(bytes.fromhex(key), message, "sha256") if key else sha256(message))[:8].hex()
 
 
 def root_key(lora: int | None, salt: int | None) -> bytes:
@@ -184,6 +190,8 @@ def answer(group: dict[str, Any], test: dict[str, Any]) -> tuple[dict[str, Any],
         return {}, [name for name, there in faults.items() if there]
     if label == "v2_sha256/root":
         return {"key": root_key(given.get("lora_id"), given.get("salt_id")).hex()}, []
+    if label == "scope_tag":
+        return {"tag": scope_tag(given["salt"], given.get("scope_key"))}, []
     blocks = [tuple(tokens[at : at + size]) for at in range(0, len(tokens), size)]
     found = [(salt_id(given["salt"]), None)] if label == "salt_id" else chain(label, blocks, width, **given)
     last, key = found[-1]

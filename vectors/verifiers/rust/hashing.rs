@@ -123,6 +123,23 @@ pub fn salt_id(text: &str) -> u64 {
     u64::from_le_bytes(sha256(text.as_bytes())[..8].try_into().unwrap())
 }
 
+/// The first eight bytes of a digest, or of an HMAC under a key (hex).
+pub fn scope_tag(text: &str, key: Option<Vec<u8>>) -> String {
+    let mut message = b"kvwire-scope-1\0".to_vec();
+    message.extend(text.as_bytes());
+    let digest = match key {
+        None => sha256(&message),
+        Some(key) => {
+            let mut block = if key.len() > 64 { sha256(&key) } else { key };
+            block.resize(64, 0);
+            let pad = |with: u8| block.iter().map(|byte| byte ^ with).collect::<Vec<u8>>();
+            let inner = sha256(&[pad(0x36), message].concat());
+            sha256(&[pad(0x5c), inner].concat())
+        }
+    };
+    digest[..8].iter().map(|byte| format!("{:02x}", byte)).collect()
+}
+
 pub fn root_key(lora: Option<u64>, salt: Option<u64>) -> Vec<u8> {
     let mut data = vec![u8::from(lora.is_some()) + 2 * u8::from(salt.is_some())];
     for id in lora.into_iter().chain(salt) {

@@ -67,6 +67,11 @@ fn answer_hash(group: &Json, input: &Json) -> Result<Answer, String> {
     if !faults.is_empty() {
         return Ok((object(&[]), faults));
     }
+    if label == "scope_tag" {
+        let key = words("scope_key").map(|digits| unhex(&digits));
+        let tag = hashing::scope_tag(&words("salt").unwrap_or_default(), key);
+        return Ok((object(&[("tag", text(tag))]), vec![]));
+    }
     let size = input.number("block_size").unwrap_or(1) as usize;
     let blocks: Vec<&[Token]> = tokens.chunks(size).collect();
     let found = match label {
