@@ -12,6 +12,7 @@ Two families:
 """
 
 import hashlib
+import hmac
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,6 +145,13 @@ def v1_chain(blocks: Iterable[Sequence[Token]], *, lora_id: int | None = None, s
 def salt_id(text: str) -> int:
     """Derive the salt id of a salt string: the first 8 bytes of its SHA-256, little-endian."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def scope_tag(salt: str, key: bytes | None = None) -> str:
+    """The tag that names the scope of a salt in events; `key` is the deployment's, if it has one [KVW-EVT-028]."""
+    text = b"kvwire-scope-1\0" + salt.encode()
+    digest = hashlib.sha256(text) if key is None else hmac.new(key, text, hashlib.sha256)
+    return digest.digest()[:8].hex()
 
 
 def root_key(lora_id: int | None = None, salt_id: int | None = None) -> bytes:

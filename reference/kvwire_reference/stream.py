@@ -9,7 +9,8 @@ decides between duplicate, hole and new incarnation:
   [KVW-SEQ-013].
 * It begins with another batch of that number, or is the end marker alone: a **new incarnation**, for which replay
   is read from 0 [KVW-SEQ-014]. So is a lower number, live, unless it repeats a batch byte for byte: that is a
-  **duplicate**, and ignored [KVW-SEQ-015].
+  **duplicate**, and ignored [KVW-SEQ-015]. At 0 the new life begins before our eyes, and nothing has to be read.
+  So is an `epoch` other than the one known, whatever the number.
 * It begins above that number: the question stays open for ever, which is handled as a hole [KVW-SEQ-016].
 * A hole that remains when the answer has ended is **final**: never asked for again [KVW-SEQ-017], and nothing held
   is certain any more [KVW-SEQ-018]. All is dropped, and the stream goes on behind it.
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kvwire_reference.residents import Residents
-from kvwire_reference.wire import decode_lenient
+from kvwire_reference.wire import SNAPSHOT_START, AllBlocksCleared, Batch, decode_lenient
 
 
 @dataclass(slots=True)
@@ -70,6 +71,8 @@ class Stream:
     patience: int = 3
     last: int = -1
     """Number of the last applied batch of this incarnation; −1 before the first."""
+    epoch: str | None = None
+    """Name of this incarnation, once a clear has told it."""
     counters: Counters = field(default_factory=Counters)
     _recent: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
     _buffer: dict[int, bytes] = field(default_factory=dict)
@@ -88,7 +91,10 @@ class Stream:
             self.counters.duplicates += 1
             return
         if known is not None or number <= self.last:
+            settled = self.settled
             self._restart()
+            if number == 0 and settled:
+                self._question = None  # a disconnect is asked about whatever comes [KVW-SEQ-012]
         self._hold(number, payload)
 
     def disconnected(self) -> None:
@@ -135,7 +141,7 @@ class Stream:
             for number in [number for number in self._buffer if number < question.first]:
                 del self._buffer[number]  # of either incarnation: nobody can tell
             self.residents.restart()
-        self._go_on(max(question.heard, question.newest))
+        self._go_on(max(question.heard, question.newest), from_0=question.start == 0)
 
     def unanswered(self) -> None:
         """Note that the answer stopped short of its end marker, or never came."""
@@ -165,6 +171,11 @@ class Stream:
         """Whether no question is open: everything that arrived has been applied."""
         return self._question is None
 
+    @property
+    def sure(self) -> bool:
+        """Whether a block that is not held is known not to be resident."""
+        return self.settled and self.residents.complete
+
     def ask(self) -> int | None:
         """Return the number to ask replay from, now; `None` if there is nothing to ask."""
         if self._question is None or self._question.sent:
@@ -188,8 +199,9 @@ class Stream:
         return self._recent.get(number, self._buffer.get(number))
 
     def _new_question(self) -> _Question:
-        expected = self._recent.get(self.last)
-        return _Question(max(self.last, 0), expected, same=expected is None)
+        start = self.last - (self.last == SNAPSHOT_START)
+        expected = self._recent.get(start)
+        return _Question(max(start, 0), expected, same=expected is None)
 
     def _restart(self) -> None:
         self.counters.restarts += 1
@@ -197,6 +209,7 @@ class Stream:
         self._recent.clear()
         self._buffer.clear()
         self.last = -1
+        self.epoch = None
         self._question = self._new_question()
 
     def _hold(self, number: int, payload: bytes) -> None:
@@ -210,21 +223,28 @@ class Stream:
         """Apply what follows without a gap; a gap opens a question."""
         if self._question is not None and not self._question.same:
             return
+        from_0 = self._question is not None and self._question.start == 0
         while (payload := self._buffer.pop(self.last + 1, None)) is not None:
-            self._apply(self.last + 1, payload)
+            if not self._apply(self.last + 1, payload, from_0=from_0):
+                return
         if self._buffer and self._question is None:
             self._question = self._new_question()
 
-    def _go_on(self, bound: int) -> None:
+    def _go_on(self, bound: int, *, from_0: bool = False) -> None:
         """Apply everything up to `bound`; what is missing below it is a final hole."""
         for number in sorted(number for number in self._buffer if number <= bound):
             if number > self.last + 1:
                 self.counters.missing += number - self.last - 1
                 self.residents.forget()
-            self._apply(number, self._buffer.pop(number))
+            if not self._apply(number, self._buffer.pop(number), from_0=from_0):
+                return
         self._advance()
 
-    def _apply(self, number: int, payload: bytes) -> None:
+    def _apply(self, number: int, payload: bytes, *, from_0: bool) -> bool:
+        """Apply a batch, unless it tells of a new incarnation whose beginning has to be asked for.
+
+        `from_0`: it was, and what is retained of it stands in front of this batch.
+        """
         if number == 0:
             self.residents.begin()
         try:
@@ -233,9 +253,26 @@ class Stream:
             self.counters.unreadable += 1
             self.residents.forget()  # its content is as lost as that of a hole
         else:
+            epoch = _epoch(batch)
+            if None not in (epoch, self.epoch) and epoch != self.epoch:
+                if not from_0:
+                    ahead = {later: held for later, held in self._buffer.items() if later > number}
+                    self._restart()
+                    self._buffer = {number: payload, **ahead}
+                    return False
+                self.counters.restarts += 1
+                self.residents.restart()
+            self.epoch = epoch or self.epoch
             self.residents.apply(batch)
         self.last = number
         self.counters.applied += 1
         self._recent[number] = payload
         if len(self._recent) > self.remembered:
             self._recent.popitem(last=False)
+        return True
+
+
+def _epoch(batch: Batch) -> str | None:
+    """The epoch that the clears of a batch tell, the last of them; an empty one is none."""
+    told = [event.epoch for event in batch.events if isinstance(event, AllBlocksCleared) and event.epoch]
+    return told[-1] if told else None
