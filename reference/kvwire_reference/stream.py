@@ -46,10 +46,10 @@ class Counters:
 @dataclass(slots=True)
 class _Question:
     start: int
-    expected: bytes | None
-    """Payload that the batch `start` had here; `None` if nothing was applied yet."""
-    same: bool
-    """Whether what follows the last applied batch may be applied: it is of the same incarnation."""
+    joins: bool
+    """Whether nothing was applied when it was asked."""
+    same: bool = False
+    """Whether what follows the last applied batch may be applied: the answer holds that batch, or begins at 0."""
     sent: bool = False
     heard: int = -1
     """Newest number held back when the question was sent: every number below it had been offered by then."""
@@ -114,18 +114,14 @@ class Stream:
         question.newest = max(question.newest, number)
         if question.first is None:
             question.first = number
-            if number == question.start and question.expected is not None:
-                if payload != question.expected:
-                    self._restart()
-                else:
-                    question.same = True
-                    self._advance()
-                return
         known = self._known(number)
-        if known is None and number > self.last:
+        if known is not None and known != payload:
+            self._restart()  # of two lives, and whichever is the newer, the answer to the next question tells
+        elif number == max(self.last, 0):
+            question.same = True
+            self._hold(number, payload) if number > self.last else self._advance()
+        elif number > self.last:
             self._hold(number, payload)
-        elif known != payload:
-            self._restart()  # live and replay disagree, and either may be the newer: neither is kept
 
     def ended(self) -> None:
         """Take the end marker of the answer."""
@@ -134,10 +130,10 @@ class Stream:
             return
         self._question = None
         self._unanswered = 0
-        if question.expected is not None and question.first is None:
+        if question.first is None and not question.joins:
             self._restart()
             return
-        if question.first is not None and question.expected is not None and not question.same:
+        if question.first is not None and not question.joins and not question.same:
             for number in [number for number in self._buffer if number < question.first]:
                 del self._buffer[number]  # of either incarnation: nobody can tell
             self.residents.restart()
@@ -200,8 +196,7 @@ class Stream:
 
     def _new_question(self) -> _Question:
         start = self.last - (self.last == SNAPSHOT_START)
-        expected = self._recent.get(start)
-        return _Question(max(start, 0), expected, same=expected is None)
+        return _Question(max(start, 0), joins=self.last < 0)
 
     def _restart(self) -> None:
         self.counters.restarts += 1
