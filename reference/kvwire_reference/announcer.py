@@ -243,6 +243,7 @@ class Announcer:
             group_idx=self.form.group_idx,
             kv_cache_spec_kind=self.form.kind,
             kv_cache_spec_sliding_window=self.form.window,
+            scope=blocks[0].scope,
             mm_keys=tuple(map(_mm_keys, parts)) if self.form.multimodal else None,
             hash_algo=self.form.hash_algo,
             v=self.form.v,

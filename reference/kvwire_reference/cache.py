@@ -10,12 +10,13 @@ times and then `flush`.
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from kvwire_reference.announcer import MEDIUM, Announcer, EventForm
 from kvwire_reference.groups import Group, LifeCycle, groups_of, target_of
-from kvwire_reference.hashing import ALGORITHMS, ChainState, Token, salt_id
+from kvwire_reference.hashing import ALGORITHMS, ChainState, Token, salt_id, scope_tag
 from kvwire_reference.multimodal import MmItem, mm_keys, segment, with_items
 from kvwire_reference.outlet import Outlet
 from kvwire_reference.radix import Block, Piece, RadixTree
@@ -32,6 +33,9 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     the id below which all text tokens lie. The rest is as in `EventForm`; `announce_algorithm` and
     `announce_edition` add the keys `hash_algo` and `v` to events.
 
+    `salt` says how events tell of salts: not at all (`none`), or by their scope tags (`tag`), made with `scope_key`
+    if the deployment has one. The text of a salt is never sent.
+
     `groups` are the ids of the life cycles that are announced, the target's among them, each as a group with the keys
     that say so; empty, the target is announced without those keys. `host` is the memory behind the device, if any.
     `netting` is off by default: an engine that says all it does is the easier one to understand and to test.
@@ -43,6 +47,8 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     life_cycles: tuple[LifeCycle, ...] = (LifeCycle(0),)
     groups: tuple[int, ...] = ()
     host: HostConfig | None = None
+    salt: Literal["none", "tag"] = "none"
+    scope_key: bytes | None = None
     multimodal: bool = False
     id_offset: int = 262_144
     max_entries: int = 50_000
@@ -87,7 +93,7 @@ class CacheEngine:
         """
         pieces = self._cut(tokens, mm)
         scope = (lora_id, None if salt is None else salt_id(salt))
-        root = self._scopes.get(scope) or Block.root(self._root_state(*scope))
+        root = self._scopes.get(scope) or Block.root(self._root_state(*scope), self._scope_tag(salt))
         path = self._tree.walk(root, pieces)
         missing = pieces[len(path) :]
         states = self._chain(path[-1] if path else root, missing)
@@ -156,6 +162,9 @@ class CacheEngine:
         return len(self._tree)
 
     # Hashes
+
+    def _scope_tag(self, salt: str | None) -> str | None:
+        return None if salt is None or self.config.salt == "none" else scope_tag(salt, self.config.scope_key)
 
     def _root_state(self, lora_id: int | None, salt_id: int | None) -> ChainState:
         return self.algorithm.root(lora_id, salt_id)

@@ -148,10 +148,14 @@ def salt_id(text: str) -> int:
 
 
 def scope_tag(salt: str, key: bytes | None = None) -> str:
-    """The tag that names the scope of a salt in events; `key` is the deployment's, if it has one [KVW-EVT-028]."""
-    text = b"kvwire-scope-1\0" + salt.encode()
-    digest = hashlib.sha256(text) if key is None else hmac.new(key, text, hashlib.sha256)
-    return digest.digest()[:8].hex()
+    """Tag of a salt for the key `scope`: 16 lower-case hex digits, by SHA-256, or by HMAC under a deployment `key`.
+
+    Whoever holds the salt can test for it; the text cannot be read from it, but a salt that is guessed can be
+    confirmed where there is no key.
+    """
+    message = b"kvwire-scope-1\0" + salt.encode()
+    digest = hashlib.sha256(message) if key is None else hmac.new(key, message, hashlib.sha256)
+    return digest.hexdigest()[:16]
 
 
 def root_key(lora_id: int | None = None, salt_id: int | None = None) -> bytes:

@@ -30,6 +30,8 @@ class Block:
     device, `hosted` the same in host memory. A life cycle with larger blocks has a page where one of them ends, for
     all of its tokens. A root stands for a reuse scope: it has no parent and no tokens, and is where chains begin.
 
+    `scope` is the tag that stores of the chain carry, if any.
+
     `standing` maps a place (a medium and a group, by its index) to whether the block stands announced there; a place
     in which it was never announced is missing.
     """
@@ -43,11 +45,12 @@ class Block:
     hosted: dict[int, int] = field(default_factory=dict)
     standing: dict[int, bool] = field(default_factory=dict)
     depth: int = 0
+    scope: str | None = None
 
     @classmethod
-    def root(cls, state: ChainState) -> "Block":
+    def root(cls, state: ChainState, scope: str | None = None) -> "Block":
         """Begin a reuse scope."""
-        return cls(None, Piece(()), state)
+        return cls(None, Piece(()), state, scope=scope)
 
     @property
     def is_root(self) -> bool:
@@ -141,7 +144,7 @@ class RadixTree:
             self._unlink(block)
             block.piece, block.state = piece, state
         elif len(self) < self.capacity or self._evict_oldest(spare=parent):
-            block = known or Block(parent, piece, state)
+            block = known or Block(parent, piece, state, scope=parent.scope)
             block.parent, block.depth = parent, parent.depth + 1
         else:
             return None

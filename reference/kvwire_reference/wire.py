@@ -58,6 +58,8 @@ SNAPSHOT_START: Final = int.from_bytes(b"snapshot", "big")
 RANK_MAX: Final = 2**31 - 1
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+_SCOPE = re.compile(r"[0-9a-f]{16}")
+_DEVICE: Final = "GPU"
 
 
 class WireError(ValueError):
@@ -82,7 +84,11 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", o
     `parent_block_hash` precedes the first of `block_hashes` (nil at the start of a chain); each other hash
     follows the one before it. `token_ids` are the tokens of these blocks only, `block_size` of them per block.
     `extra_keys` and `mm_keys` hold one entry per block. The first seven keys are always on the wire, the
-    others only when they are not `None`; an absent `group_idx` is group 0.
+    others only when they are not `None`; an absent `group_idx` is group 0. `scope` is the `scope_tag` of the
+    chain's salt.
+
+    Without tokens, of `block_size` 0, it is a location update: its hashes are also in `medium`, which is not the
+    device, and nothing is said of chains [KVW-EVT-032].
     """
 
     block_hashes: tuple[Hash, ...]
@@ -99,13 +105,14 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", o
     locality: str | None = None
     ownership: str | None = None
     scope: str | None = None
+    session_id: str | None = None
     mm_keys: tuple[tuple[MmKey, ...], ...] | None = None
     hash_algo: str | None = None
     v: int | None = None
 
 
 class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """Blocks that are no longer resident in `medium` and the group of their store."""
+    """Blocks that are no longer resident in the location of their store."""
 
     block_hashes: tuple[Hash, ...]
     medium: str | None
@@ -117,9 +124,10 @@ class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 
 
 class AllBlocksCleared(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """Nothing is resident any more on this stream, in the locations that it names.
+    """Nothing is resident any more on this stream, or in the locations that it names.
 
-    Without `medium` and `ownership` these are all. Nil is a name as well: the unspecified medium, the engine itself.
+    `medium` and `ownership` name locations: unset, they name all; `None` is the unspecified medium, and the engine.
+    `epoch` is opaque, and another one in each incarnation.
     """
 
     medium: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -293,13 +301,13 @@ def _check_event(name: str, event: Event) -> None:
     offered: object = event
     if not isinstance(offered, BlockStored | BlockRemoved | AllBlocksCleared):
         raise WireError(f"{name}: an event is expected, not {type(offered).__name__}")
+    if event.medium == "":
+        raise WireError(f"{name}.medium: empty; send a name or nil")
     if isinstance(event, AllBlocksCleared):
         return
     if not event.block_hashes:
         raise WireError(f"{name}.block_hashes: empty")
     _check_ints(f"{name}.block_hashes", event.block_hashes, I64_MIN, U64_MAX)
-    if event.medium == "":
-        raise WireError(f"{name}.medium: empty; send a name or nil")
     if event.group_idx is not None:
         _check_int(f"{name}.group_idx", event.group_idx, 0, RANK_MAX)
     if isinstance(event, BlockStored):
@@ -307,6 +315,13 @@ def _check_event(name: str, event: Event) -> None:
 
 
 def _check_stored(name: str, event: BlockStored) -> None:
+    if event.scope is not None and not _SCOPE.fullmatch(event.scope):
+        raise WireError(f"{name}.scope: {event.scope!r} is not a tag of 16 lower-case hex digits")
+    if event.lora_id is not None:
+        _check_int(f"{name}.lora_id", event.lora_id, 0, U64_MAX)
+    if event.block_size == 0 and not event.token_ids:
+        _check_location(name, event)
+        return
     blocks = len(event.block_hashes)
     _check_int(f"{name}.block_size", event.block_size, 1, U32_MAX)
     if len(event.token_ids) != blocks * event.block_size:
@@ -318,6 +333,9 @@ def _check_stored(name: str, event: BlockStored) -> None:
     for field, value in (("mm_keys", event.mm_keys), ("extra_keys", event.extra_keys)):
         if value is not None and len(value) != blocks:
             raise WireError(f"{name}.{field}: {len(value)} entries for {blocks} blocks")
+    for block, extra in enumerate(event.extra_keys or ()):
+        if extra is not None and not isinstance(extra, tuple | list):
+            raise WireError(f"{name}.extra_keys[{block}]: {extra!r} is neither nil nor an array")
     for block, keys in enumerate(event.mm_keys or ()):
         for key in keys:
             if not _DIGEST.fullmatch(key.hash):
@@ -325,8 +343,11 @@ def _check_stored(name: str, event: BlockStored) -> None:
             _check_int(f"{name}.mm_keys[{block}].start_offset", key.start_offset, 0, U32_MAX)
     if event.parent_block_hash is not None:
         _check_int(f"{name}.parent_block_hash", event.parent_block_hash, I64_MIN, U64_MAX)
-    if event.lora_id is not None:
-        _check_int(f"{name}.lora_id", event.lora_id, 0, U64_MAX)
+
+
+def _check_location(name: str, event: BlockStored) -> None:
+    if event.parent_block_hash is not None or event.medium in (None, _DEVICE):
+        raise WireError(f"{name}: no tokens, and no location update: those have a medium beside {_DEVICE}, no parent")
 
 
 def _check_mixed(name: str, event: BlockStored) -> None:

@@ -165,7 +165,7 @@ GOOD = {**msgspec.to_builtins(stored()), "type": "BlockStored"}
     [
         ([GOOD, {"type": "BlockMigrated", "to": "CPU"}, GOOD], (stored(), stored())),
         ([{"type": "BlockMigrated", "block_hashes": "not even a list"}], ()),
-        ([{**GOOD, "replicas": {"a": [1]}}], (stored(),)),
+        ([{**GOOD, "zzz": {"a": [1]}}], (stored(),)),
         ([{"zzz": 1, "type": "AllBlocksCleared"}], (AllBlocksCleared(),)),
         ([{**GOOD, "group_idx": None, "hash_algo": None}], (stored(),)),
         ([dict(reversed(GOOD.items()))], (stored(),)),

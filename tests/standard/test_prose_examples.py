@@ -80,7 +80,9 @@ def test_sizes_that_the_prose_states() -> None:
 
 
 def test_the_statement() -> None:
-    (toml,) = (block for language, block in fences("statement.md") if language == "toml")
-    raw = tomllib.loads(toml)
-    assert schemas.validate("statement", raw) == []
-    assert statement.convert(raw, "statement.md").streams[0].name == "rank0"
+    blocks = [tomllib.loads(block) for language, block in fences("statement.md") if language == "toml"]
+    for raw in blocks:
+        assert schemas.validate("statement", raw) == []
+    whole, media = (statement.convert(raw, "statement.md") for raw in blocks)
+    assert whole.streams[0].name == "rank0"
+    assert media.residency_of("CPU", 0) == "counted"

@@ -16,7 +16,7 @@ from kvwire.conclusion import result
 from kvwire.judges import verdict
 from kvwire.standard import protocol, registry, schemas
 from kvwire.standard.registry import ControlLevel
-from kvwire.standard.statement import Bounds, Group, Implementation, Statement, Stream
+from kvwire.standard.statement import Bounds, Group, Implementation, Medium, Statement, Stream
 from kvwire.trace import files
 from kvwire.trace.calls import Call, PublishCall
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
@@ -87,6 +87,7 @@ def test_parts_of_a_statement() -> None:
         (Implementation, properties["implementation"]["anyOf"][0]),
         (Stream, properties["streams"]["items"]),
         (Group, properties["groups"]["items"]),
+        (Medium, properties["media"]["items"]),
         (Bounds, properties["bounds"]),
     ):
         assert set(found["properties"]) == set(struct_type.__struct_fields__)
@@ -117,7 +118,9 @@ STATEMENT = Statement(
     algorithm="v1_block_key",
     ring=10,
     replay_form="replay-topic",
-    groups=(Group(idx=1, kind="sliding_window", window=64),),
+    salt="tag",
+    groups=(Group(idx=1, kind="sliding_window", window=64, block_size=32, residency="counted"),),
+    media=(Medium(medium="CPU", residency="refresh"),),
     bounds=Bounds(heartbeat_s=1.0),
     extensions=("end_payload",),
     streams=(Stream(endpoint="ipc:///run/a", name="a", replay="ipc:///run/b", topic="t", rank=0, mode="bind"),),
@@ -327,6 +330,9 @@ OPTIONAL = {
     "kv_cache_spec_kind": st.none() | NAME,
     "kv_cache_spec_sliding_window": st.none() | st.integers(0, 4096),
     "locality": st.sampled_from(["LOCAL", "REMOTE", None]),
+    "ownership": st.none() | NAME,
+    "scope": st.none() | st.text("0123456789abcdef", min_size=16, max_size=16),
+    "session_id": st.none() | NAME,
     "hash_algo": st.none() | NAME,
     "v": st.just(1),
     "x-more": st.floats() | st.integers(-(2**63), 2**64 - 1) | st.dictionaries(st.text(max_size=3), st.booleans()),
@@ -346,7 +352,7 @@ def stored(draw: st.DrawFn) -> dict[str, Any]:
         "parent_block_hash": draw(st.none() | HASH),
         "token_ids": tokens,
         "block_size": size,
-        "lora_id": draw(st.none() | HASH),
+        "lora_id": draw(st.none() | st.integers(0, 2**64 - 1)),
         "medium": draw(MEDIUM),
         "lora_name": draw(st.none() | st.text(max_size=5)),
         **draw(st.fixed_dictionaries({}, optional=OPTIONAL)),
@@ -368,7 +374,9 @@ REMOVED = st.fixed_dictionaries(
     {"type": st.just("BlockRemoved"), "block_hashes": st.lists(HASH, max_size=3), "medium": MEDIUM},
     optional={"group_idx": OPTIONAL["group_idx"]},
 )
-CLEARED = st.just({"type": "AllBlocksCleared"})
+CLEARED = st.fixed_dictionaries(
+    {"type": st.just("AllBlocksCleared")}, optional={"medium": MEDIUM, "ownership": st.none() | NAME, "epoch": NAME}
+)
 TS = st.floats(0, 1e11, exclude_max=True)
 
 

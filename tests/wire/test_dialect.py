@@ -51,7 +51,7 @@ def stores(draw: st.DrawFn) -> Event:
         "parent_block_hash": draw(st.none() | SIGNED),
         "token_ids": draw(st.lists(st.integers(0, 2**32 - 1), min_size=count, max_size=count)),
         "block_size": size,
-        "lora_id": draw(st.none() | st.integers(-(2**63), 2**64 - 1)),
+        "lora_id": draw(st.none() | st.integers(0, 2**64 - 1)),
         "medium": draw(MEDIA),
         "lora_name": draw(st.none() | st.text(max_size=5)),
     }
@@ -60,19 +60,23 @@ def stores(draw: st.DrawFn) -> Event:
             group_idx=st.integers(0, 5),
             kv_cache_spec_kind=st.sampled_from(["full_attention", "sliding_window"]),
             kv_cache_spec_sliding_window=st.integers(0, 9),
+            locality=st.sampled_from(["LOCAL", "REMOTE"]),
+            ownership=st.text(max_size=3),
+            scope=st.text("0123456789abcdef", max_size=16),
             hash_algo=ALGORITHMS,
         )
     )
-    order = ("group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "hash_algo")
+    order = ("group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "ownership", "scope")
+    order += ("hash_algo",)
     return {**event, **{key: more[key] for key in order if key in more}}
 
 
 @st.composite
 def removals(draw: st.DrawFn) -> Event:
-    more = draw(optional(group_idx=st.integers(0, 5), hash_algo=ALGORITHMS))
+    more = draw(optional(group_idx=st.integers(0, 5), locality=st.text(), ownership=st.text(), hash_algo=ALGORITHMS))
     hashes = draw(st.lists(SIGNED, max_size=4))
     event = {"type": "BlockRemoved", "block_hashes": hashes, "medium": draw(MEDIA)}
-    return {**event, **{key: more[key] for key in ("group_idx", "hash_algo") if key in more}}
+    return {**event, **{key: more[key] for key in ("group_idx", "locality", "ownership", "hash_algo") if key in more}}
 
 
 EVENTS = st.lists(st.one_of(stores(), removals(), st.just(cleared())), max_size=4)

@@ -69,10 +69,10 @@ class Stores:
 class Ledger:
     """The residency of one stream.
 
-    ``residency`` is ``set`` (a hash is in or out) or ``counted`` (stores and removes balance per hash).
+    ``residency`` is ``set`` or ``refresh`` (a hash is in or out) or ``counted`` (stores and removes balance per hash).
     """
 
-    def __init__(self, residency: Literal["set", "counted"] = "set") -> None:
+    def __init__(self, residency: Literal["set", "refresh", "counted"] = "set") -> None:
         self.counted = residency == "counted"
         self._default = State.UNKNOWN
         self._known: dict[Key, Count] = {}

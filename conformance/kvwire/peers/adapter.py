@@ -58,6 +58,7 @@ class Peer:
     role: Role = "cache"
     algorithm: str = "v2_sha256_64/u32"
     multimodal: bool = False
+    salt: Literal["none", "tag"] = "none"
     heartbeat: float | None = None
     make_engine: MakeEngine = CacheEngine
     make_publisher: MakePublisher = ZmqPublisher
@@ -72,6 +73,7 @@ class Peer:
             "form": "map",
             "algorithm": self.algorithm,
             "residency": "set",
+            "salt": self.salt,
             "replay_form": "replay-topic",
             "ring": publisher.ring,
             "queue": publisher.max_queue,
@@ -137,6 +139,7 @@ class Adapter:
             capacity=options.capacity or default.capacity,
             algorithm=self.peer.algorithm,
             multimodal=self.peer.multimodal,
+            salt=self.peer.salt,
             max_entries=options.cap or default.max_entries,
         )
         return self._run()
@@ -344,10 +347,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--role", choices=("cache", "publish"), default="cache")
     parser.add_argument("--algorithm", choices=tuple(ALGORITHMS), default=Peer.algorithm)
     parser.add_argument("--multimodal", action="store_true", help="announce blocks with digest tokens")
+    parser.add_argument("--salt", choices=("none", "tag"), default=Peer.salt, help="what events tell of cache salts")
     parser.add_argument("--heartbeat", type=float, metavar="S", help="seconds of silence before an empty batch")
 
 
 def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
     """The fields of ``Peer`` that the options chose."""
-    fields = ("role", "algorithm", "multimodal", "heartbeat")
+    fields = ("role", "algorithm", "multimodal", "salt", "heartbeat")
     return {field: getattr(arguments, field) for field in fields}

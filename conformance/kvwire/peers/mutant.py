@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -69,6 +69,7 @@ class PeerFields(TypedDict, total=False):
 
     algorithm: str
     multimodal: bool
+    salt: Literal["none", "tag"]
     heartbeat: float
     statement: Mapping[str, Any]
     make_publisher: MakePublisher

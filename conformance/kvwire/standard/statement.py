@@ -13,6 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 Form = Literal["map", "array-v", "array-s"]
+Residency = Literal["set", "refresh", "counted"]
+Salt = Literal["none", "tag", "clear"]
 
 
 class StatementError(ValueError):
@@ -43,11 +45,24 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One cache group: its ``group_idx``, kind, and window in tokens (None: full attention)."""
+    """One cache group: its ``group_idx``, kind, window and block size in tokens, and residency policy.
+
+    A ``kind`` of None is not declared. A ``window`` of None is none where a kind is declared, and not declared where
+    none is. A ``block_size`` or ``residency`` of None is that of the statement.
+    """
 
     idx: int = 0
     kind: str | None = None
     window: int | None = None
+    block_size: int | None = None
+    residency: Residency | None = None
+
+
+class Medium(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One medium whose residency policy differs from that of its groups and of the statement."""
+
+    medium: str
+    residency: Residency
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -67,10 +82,10 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A conformance statement.
 
     ``algorithm`` is a wire algorithm of the registry, a named foreign function, ``opaque``, or None (not declared).
-    ``residency`` is ``set`` or ``counted``. ``ring`` is the number of batches retained for replay, ``queue`` the
-    declared capacity of the publisher's queue in batches. ``default_endpoint`` is what the publisher binds when nobody
-    says where. ``window_memory`` is how many blocks of window groups are
-    remembered.
+    ``residency`` is the policy where neither a group nor a medium has its own. ``salt`` is how events tell of cache
+    salts. ``ring`` is the number of batches retained for replay, ``queue`` the declared capacity of the publisher's
+    queue in batches. ``default_endpoint`` is what the publisher binds when nobody says where. ``window_memory`` is how
+    many blocks of window groups are remembered.
     """
 
     edition: str = "1"
@@ -78,7 +93,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     implementation: Implementation | None = None
     form: Form = "map"
     algorithm: str | None = None
-    residency: Literal["set", "counted"] = "set"
+    residency: Residency = "set"
+    salt: Salt = "none"
     replay_form: Literal["replay-topic", "replay-bare", "none"] | None = None
     ring: int | None = None
     queue: int | None = None
@@ -86,6 +102,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     default_endpoint: str | None = None
     window_memory: int = 65536
     groups: tuple[Group, ...] = ()
+    media: tuple[Medium, ...] = ()
     bounds: Bounds = Bounds()
     extensions: tuple[str, ...] = ()
     streams: tuple[Stream, ...] = ()
@@ -94,6 +111,23 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of the statement, hashed into every result."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
+
+    def group(self, idx: int) -> Group | None:
+        """What is declared of a group; None when nothing is."""
+        return next((group for group in self.groups if group.idx == idx), None)
+
+    def declared_block_size(self, idx: int) -> int | None:
+        """The block size that is declared for a group, in tokens; None when none is."""
+        group = self.group(idx)
+        return self.block_size if group is None or group.block_size is None else group.block_size
+
+    def residency_of(self, medium: str | None, idx: int) -> Residency:
+        """The residency policy of a medium and group: the most particular one that is declared."""
+        for declared in self.media:
+            if declared.medium == medium:
+                return declared.residency
+        group = self.group(idx)
+        return self.residency if group is None or group.residency is None else group.residency
 
     def started(self, *, ring: int | None, queue: int | None, block_size: int | None) -> Statement:
         """What is declared, with what a publisher was started with instead of its defaults."""
@@ -122,6 +156,12 @@ def convert(raw: Any, where: str) -> Statement:
     names = [stream.name for stream in statement.streams if stream.name]
     if len(set(names)) != len(names):
         raise StatementError(f"{where}: two streams have one name: {', '.join(sorted(names))}")
+    for what, declared in (
+        ("groups have one idx", [str(group.idx) for group in statement.groups]),
+        ("media have one name", [medium.medium for medium in statement.media]),
+    ):
+        if len(set(declared)) != len(declared):
+            raise StatementError(f"{where}: two {what}: {', '.join(sorted(declared))}")
     return statement
 
 

@@ -9,7 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kvwire.wire.events import DIGEST, KINDS, MEDIA, REQUIRED, TWO_63, TWO_64, Event, EventKind, Flaw, Form, Reading
+from kvwire.wire.events import (
+    DEVICE,
+    DIGEST,
+    KINDS,
+    MEDIA,
+    REQUIRED,
+    TWO_63,
+    TWO_64,
+    Event,
+    EventKind,
+    Flaw,
+    Form,
+    Reading,
+)
 from kvwire.wire.fastpath import read_quickly
 from kvwire.wire.msgpack import LIMITS, Kind, LimitError, Limits, Node, WireError, walk
 
@@ -32,6 +45,24 @@ ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
     "unknown": (),
 }
 """The slots after the tag of vLLM's array events; SGLang's are the same up to ``medium``, then a map."""
+
+
+TYPED: dict[str, Kind] = {
+    "lora_id": Kind.INT,
+    "lora_name": Kind.STR,
+    "group_idx": Kind.INT,
+    "kv_cache_spec_sliding_window": Kind.INT,
+    "kv_cache_spec_kind": Kind.STR,
+    "hash_algo": Kind.STR,
+    "locality": Kind.STR,
+    "ownership": Kind.STR,
+    "scope": Kind.STR,
+    "session_id": Kind.STR,
+    "epoch": Kind.STR,
+}
+"""The keys of events whose values have one type, or are nil."""
+_WORDS = {Kind.INT: "a non-negative integer", Kind.STR: "a string"}
+MM_KEY = '`type` "mm_key", `hash` of 64 hex digits, `start_offset` from 0 and perhaps a string `uuid`'
 
 
 def describe(node: Node) -> str:
@@ -170,10 +201,34 @@ class _Builder:
                 bad += 1
                 if bad == 1:
                     self.flaw("token", "token ids that are integers 0…4294967295 or 64-hex-digit strings", item)
-        mm_keys = self.fields.get("mm_keys")
-        if digests and (mm_keys is None or mm_keys.kind is not Kind.ARRAY):
-            self.flaw("mm-missing", "`mm_keys` beside digest tokens", node, f"{digests} digest tokens, no `mm_keys`")
+        if digests:
+            self._mm_lists(node, digests)
         return tuple(tokens), bad == 0
+
+    def _mm_lists(self, tokens: Node, digests: int) -> None:
+        """Whether `mm_keys` holds a list for each block of an event with digest tokens."""
+        node, hashes = self.fields.get("mm_keys"), self.fields.get("block_hashes")
+        blocks = len(hashes.items) if hashes is not None else 0
+        if node is None or node.kind is not Kind.ARRAY:
+            self.flaw("mm-missing", "`mm_keys` beside digest tokens", tokens, f"{digests} digest tokens, no `mm_keys`")
+        elif len(node.items) != blocks:
+            self.flaw("mm-missing", f"one list per block hash, {blocks}", node, f"{len(node.items)} lists")
+        else:
+            for item in node.items:
+                if item.kind is not Kind.ARRAY:
+                    self.flaw("mm-missing", "`mm_keys` with one list of `mm_key` maps per block hash", item)
+
+    def _extra_keys(self) -> None:
+        node, hashes = self.fields.get("extra_keys"), self.fields.get("block_hashes")
+        if node is None or node.kind is Kind.NIL:
+            return
+        blocks = len(hashes.items) if hashes is not None else 0
+        if node.kind is not Kind.ARRAY or len(node.items) != blocks:
+            self.flaw("extra-keys", f"`extra_keys` that is nil or an array with one element per block, {blocks}", node)
+            return
+        for item in node.items:
+            if item.kind not in (Kind.NIL, Kind.ARRAY):
+                self.flaw("extra-keys", "elements of `extra_keys` that are nil or arrays", item)
 
     def _block_size(self) -> int | None:
         node = self.fields.get("block_size")
@@ -210,33 +265,47 @@ class _Builder:
         return node.value if node is not None and node.kind is kind and node.text_ok else None
 
     def _types(self) -> None:
-        for key, kind in (
-            ("lora_id", Kind.INT),
-            ("lora_name", Kind.STR),
-            ("group_idx", Kind.INT),
-            ("kv_cache_spec_sliding_window", Kind.INT),
-            ("kv_cache_spec_kind", Kind.STR),
-            ("hash_algo", Kind.STR),
-        ):
+        for key, kind in TYPED.items():
             node = self.fields.get(key)
             if node is None or node.kind is Kind.NIL:
                 continue
-            negative = kind is Kind.INT and key != "lora_id"
-            if node.kind is not kind or (negative and node.value < 0):
-                what = "a non-negative integer" if negative else f"a {kind.value}" if kind is Kind.STR else "an integer"
-                self.flaw("type", f"`{key}` that is {what} or nil", node)
+            if node.kind is not kind or (kind is Kind.INT and node.value < 0):
+                self.flaw("type", f"`{key}` that is {_WORDS[kind]} or nil", node)
 
     def _mm_keys(self) -> tuple[tuple[tuple[bytes, int], ...], ...] | None:
         node = self.fields.get("mm_keys")
         if node is None or node.kind is not Kind.ARRAY:
             return None
         blocks: list[tuple[tuple[bytes, int], ...]] = []
+        readable = True
         for block in node.items:
             keys = [_mm_key(key) for key in block.items]
-            if block.kind is not Kind.ARRAY or None in keys:
-                return None
+            readable = readable and block.kind is Kind.ARRAY and None not in keys
             blocks.append(tuple(key for key in keys if key is not None))
-        return tuple(blocks)
+            for item in block.items:
+                if why := _mm_fault(item):
+                    self.flaw("mm-key", f"an `mm_key` map with {MM_KEY}", item, why)
+        return tuple(blocks) if readable else None
+
+    def _tokenless(self) -> bool:
+        """Whether a store has the form of a location update: keys in a medium beside the device, and nothing else."""
+        hashes, tokens, size, parent, medium = map(
+            self.fields.get, ("block_hashes", "token_ids", "block_size", "parent_block_hash", "medium")
+        )
+        return (
+            hashes is not None
+            and bool(hashes.items)
+            and tokens is not None
+            and tokens.kind is Kind.ARRAY
+            and not tokens.items
+            and size is not None
+            and size.kind is Kind.INT
+            and size.value == 0
+            and (parent is None or parent.kind is Kind.NIL)
+            and medium is not None
+            and medium.kind is Kind.STR
+            and medium.value not in ("", DEVICE)
+        )
 
     def build(self) -> Event:
         if self.node.kind is Kind.MAP:
@@ -259,6 +328,8 @@ class _Builder:
         size = self._block_size() if kind == "stored" else None
         medium, medium_ok = self._medium()
         group, group_ok = self._group()
+        if kind == "stored":
+            self._extra_keys()
         if kind == "stored" and "block_hashes" in self.fields and "token_ids" in self.fields:
             self._length(size)
         # What an array clear with a medium ends is not known.
@@ -283,12 +354,18 @@ class _Builder:
             spec_kind=self._scalar("kv_cache_spec_kind", Kind.STR),
             window=self._scalar("kv_cache_spec_sliding_window", Kind.INT),
             hash_algo=self._scalar("hash_algo", Kind.STR),
+            locality=self._scalar("locality", Kind.STR),
+            ownership=self._scalar("ownership", Kind.STR),
+            scope=self._scalar("scope", Kind.STR),
+            session_id=self._scalar("session_id", Kind.STR),
+            epoch=self._scalar("epoch", Kind.STR),
             cache_salt=self._scalar("cache_salt", Kind.STR),
-            mm_keys=self._mm_keys(),
+            mm_keys=self._mm_keys() if kind == "stored" else None,
             v=self._scalar("v", Kind.INT),
             unsigned_hashes=self.unsigned,
             sound=sound,
             whole=sound and tokens_ok and size is not None and len(tokens) == len(hashes) * size and bool(hashes),
+            tokenless=kind == "stored" and sound and self._tokenless(),
             flaws=tuple(self.flaws.values()),
         )
 
@@ -304,6 +381,21 @@ class _Builder:
                 self.node,
                 f"{n} hashes, {m} tokens, block_size {size}",
             )
+
+
+def _mm_fault(node: Node) -> str:
+    """What is wrong with an element of a list in `mm_keys`; empty when nothing is."""
+    if node.kind is not Kind.MAP:
+        return describe(node)
+    known = {"type", "hash", "start_offset", "uuid"}
+    if others := [key for key, _ in node.pairs if key.kind is not Kind.STR or key.value not in known]:
+        return f"the key {describe(others[0])}"
+    uuid = node.get("uuid")
+    if uuid is not None and uuid.kind is not Kind.STR:
+        return f"`uuid` {describe(uuid)}"
+    return (
+        "" if _mm_key(node) is not None else ", ".join(f"`{key.value}` {describe(value)}" for key, value in node.pairs)
+    )
 
 
 def _mm_key(node: Node) -> tuple[bytes, int] | None:

@@ -13,6 +13,8 @@ EventKind = Literal["stored", "removed", "cleared", "unknown"]
 KINDS: dict[str, EventKind] = {"BlockStored": "stored", "BlockRemoved": "removed", "AllBlocksCleared": "cleared"}
 MEDIA = frozenset({"GPU", "CPU", "DISK", "STORAGE", "EXTERNAL", "REMOTE"})
 """The registry of media of edition 1; others are ``x-`` names."""
+DEVICE = "GPU"
+"""The memory in which the engine computes."""
 FULL_KINDS = (None, "full", "full_attention")
 """The values of `kv_cache_spec_kind` of groups that keep whole prefixes."""
 REQUIRED: dict[EventKind, tuple[str, ...]] = {
@@ -49,7 +51,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     Hashes are unsigned (mod 2^64); ``tokens`` holds ints, and 32 bytes for a digest token. ``keys`` are the map keys
     (or filled array slots). ``sound`` means that kind, hashes, medium and group could be read, so that ledgers may
-    use it; ``whole`` that tokens and block size fit the hashes too. ``start`` and ``end`` are byte offsets.
+    use it; ``whole`` that tokens and block size fit the hashes too. ``tokenless``: a store in the form of a location
+    update, declared or not. ``start`` and ``end`` are byte offsets.
     """
 
     kind: EventKind
@@ -70,12 +73,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     spec_kind: str | None = None
     window: int | None = None
     hash_algo: str | None = None
+    locality: str | None = None
+    ownership: str | None = None
+    scope: str | None = None
+    session_id: str | None = None
+    epoch: str | None = None
     cache_salt: str | None = None
     mm_keys: tuple[tuple[tuple[bytes, int], ...], ...] | None = None
     v: int | None = None
     unsigned_hashes: int = 0
     sound: bool = False
     whole: bool = False
+    tokenless: bool = False
     flaws: tuple[Flaw, ...] = ()
 
     @property

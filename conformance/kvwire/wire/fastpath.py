@@ -25,22 +25,24 @@ class _Stored(msgspec.Struct, tag="BlockStored", tag_field="type", forbid_unknow
     group_idx: int | msgspec.UnsetType = msgspec.UNSET
     kv_cache_spec_kind: str | msgspec.UnsetType = msgspec.UNSET
     kv_cache_spec_sliding_window: int | msgspec.UnsetType = msgspec.UNSET
+    locality: str | msgspec.UnsetType = msgspec.UNSET
+    ownership: str | msgspec.UnsetType = msgspec.UNSET
+    scope: str | msgspec.UnsetType = msgspec.UNSET
     hash_algo: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _WideStored(_Stored, tag="BlockStored", tag_field="type", forbid_unknown_fields=True, omit_defaults=True):
     """The same from an encoder that declares sixteen keys or more: msgspec then writes a map16 header, even for few."""
 
-    beyond_1: msgspec.UnsetType = msgspec.UNSET
-    beyond_2: msgspec.UnsetType = msgspec.UNSET
-    beyond_3: msgspec.UnsetType = msgspec.UNSET
-    beyond_4: msgspec.UnsetType = msgspec.UNSET
+    beyond: msgspec.UnsetType = msgspec.UNSET
 
 
 class _Removed(msgspec.Struct, tag="BlockRemoved", tag_field="type", forbid_unknown_fields=True, omit_defaults=True):
     block_hashes: list[int]
     medium: str | None
     group_idx: int | msgspec.UnsetType = msgspec.UNSET
+    locality: str | msgspec.UnsetType = msgspec.UNSET
+    ownership: str | msgspec.UnsetType = msgspec.UNSET
     hash_algo: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -96,6 +98,8 @@ def _fast_event(event: _Stored | _Removed | _Cleared, index: int) -> Event | Non
             hashes=hashes,
             medium=event.medium,
             group=_value(event.group_idx) or 0,
+            locality=_value(event.locality),
+            ownership=_value(event.ownership),
             hash_algo=_value(event.hash_algo),
             sound=True,
         )
@@ -104,7 +108,7 @@ def _fast_event(event: _Stored | _Removed | _Cleared, index: int) -> Event | Non
         return None
     if (_value(event.kv_cache_spec_sliding_window) or 0) < 0 or (_value(event.group_idx) or 0) < 0:
         return None
-    if len(event.token_ids) != len(hashes) * event.block_size:
+    if len(event.token_ids) != len(hashes) * event.block_size or (event.lora_id or 0) < 0:
         return None
     if min(event.token_ids) < 0 or max(event.token_ids) >= 2**32:
         return None
@@ -123,6 +127,9 @@ def _fast_event(event: _Stored | _Removed | _Cleared, index: int) -> Event | Non
         group=_value(event.group_idx) or 0,
         spec_kind=_value(event.kv_cache_spec_kind),
         window=_value(event.kv_cache_spec_sliding_window),
+        locality=_value(event.locality),
+        ownership=_value(event.ownership),
+        scope=_value(event.scope),
         hash_algo=_value(event.hash_algo),
         sound=True,
         whole=True,

@@ -41,8 +41,12 @@ FIELD_ORDER = (
     "kv_cache_spec_kind",
     "kv_cache_spec_sliding_window",
     "locality",
+    "ownership",
+    "scope",
+    "session_id",
     "mm_keys",
     "hash_algo",
+    "epoch",
     "v",
 )
 """The order in which known keys of an event are written; unknown keys follow, sorted."""

@@ -60,24 +60,49 @@ struct Rules {
     for (const Node& pairs : events.items) {
       const Node type = get(pairs, "type");
       unless(type.kind == Node::text, "KVW-EVT-001");
-      if (type.data == "BlockStored" || type.data == "BlockRemoved") {
-        event(pairs, type.data == "BlockStored");
-        announced.insert(get(pairs, "hash_algo").data);
-      }
+      const bool names_blocks = type.data == "BlockStored" || type.data == "BlockRemoved";
+      if (names_blocks || type.data == "AllBlocksCleared") event(pairs, type.data);
+      if (names_blocks) announced.insert(get(pairs, "hash_algo").data);
       unless(!find(pairs, "v") || within(*find(pairs, "v"), 0), "KVW-EVT-018");
       unless(!find(pairs, "cache_salt"), "KVW-EVT-019");
     }
     unless(announced.size() < 2, "KVW-HSH-003");
   }
 
-  void event(const Node& pairs, bool stored) {
+  // A location update: hashes that are in another medium than the device, and nothing more.
+  static bool location(const Node& pairs) {
+    const Node tokens = get(pairs, "token_ids"), size = get(pairs, "block_size"), medium = get(pairs, "medium");
+    const bool plain = tokens.kind == Node::array && tokens.items.empty() && within(size, 0, 0) &&
+                       get(pairs, "parent_block_hash").kind == Node::null;
+    return plain && !get(pairs, "block_hashes").items.empty() && medium.kind == Node::text && medium.data != "GPU";
+  }
+
+  static bool mm_key(const Node& key) {
+    static const std::set<std::string> known{"type", "hash", "start_offset", "uuid"};
+    bool right = key.kind == Node::map && get(key, "type").kind == Node::text && get(key, "type").data == "mm_key";
+    for (size_t i = 0; right && i < key.items.size(); i += 2)
+      right = key.items[i].kind == Node::text && known.count(key.items[i].data);
+    const Node* uuid = find(key, "uuid");
+    return right && digest(get(key, "hash")) && within(get(key, "start_offset"), 0) &&
+           (!uuid || uuid->kind == Node::text);
+  }
+
+  void event(const Node& pairs, const std::string& type) {
+    const bool stored = type == "BlockStored";
+    const Node medium = get(pairs, "medium");
+    unless(medium.kind == Node::null || (medium.kind == Node::text && !medium.data.empty()), "KVW-EVT-015");
+    for (const char* key :
+         {"lora_name", "kv_cache_spec_kind", "hash_algo", "locality", "ownership", "scope", "session_id", "epoch"})
+      unless(get(pairs, key).kind == Node::null || get(pairs, key).kind == Node::text, "KVW-EVT-021");
+    for (const char* key : {"lora_id", "group_idx", "kv_cache_spec_sliding_window"})
+      unless(get(pairs, key).kind == Node::null || within(get(pairs, key), 0), "KVW-EVT-021");
+    if (type == "AllBlocksCleared") return;
     std::vector<std::string> required{"block_hashes", "medium"};
     if (stored)
       required.insert(required.end(), {"parent_block_hash", "token_ids", "block_size", "lora_id", "lora_name"});
     for (const std::string& key : required)
       if (!unless(find(pairs, key), stored ? "KVW-EVT-005" : "KVW-EVT-006")) return;
-    const Node hashes = get(pairs, "block_hashes"), parent = get(pairs, "parent_block_hash"),
-               medium = get(pairs, "medium");
+    const Node hashes = get(pairs, "block_hashes"), parent = get(pairs, "parent_block_hash");
     bool integers = hashes.kind == Node::array && (parent.kind == Node::null || parent.kind == Node::integer),
          distinct = true;
     std::set<uint64_t> seen;
@@ -86,17 +111,16 @@ struct Rules {
       integers = integers && hash.kind == Node::integer;
       distinct = seen.insert(hash.number).second && distinct;
     }
-    if (unless(integers, "KVW-EVT-007")) unless(distinct || !stored, "KVW-CHN-004");
-    unless(medium.kind == Node::null || (medium.kind == Node::text && !medium.data.empty()), "KVW-EVT-015");
-    const auto kinds = {std::pair{"lora_id", Node::integer},
-                        {"lora_name", Node::text},
-                        {"kv_cache_spec_kind", Node::text},
-                        {"hash_algo", Node::text}};
-    for (const auto& [key, kind] : kinds)
-      unless(get(pairs, key).kind == Node::null || get(pairs, key).kind == kind, "KVW-EVT-021");
-    for (const char* key : {"group_idx", "kv_cache_spec_sliding_window"})
-      unless(get(pairs, key).kind == Node::null || within(get(pairs, key), 0), "KVW-EVT-021");
-    if (stored) tokens(pairs, hashes);
+    if (unless(integers, "KVW-EVT-007")) unless(distinct || !stored || location(pairs), "KVW-CHN-004");
+    if (!stored) return;
+    const Node scope = get(pairs, "scope"), extra = get(pairs, "extra_keys");
+    const auto lower = [](unsigned char c) { return std::isdigit(c) || (c >= 'a' && c <= 'f'); };
+    const bool tag = scope.data.size() == 16 && std::all_of(scope.data.begin(), scope.data.end(), lower);
+    unless(scope.kind != Node::text || tag, "KVW-EVT-028");
+    bool shaped = extra.kind == Node::array && (hashes.kind != Node::array || extra.items.size() == hashes.items.size());
+    for (const Node& keys : extra.items) shaped = shaped && (keys.kind == Node::null || keys.kind == Node::array);
+    unless(extra.kind == Node::null || shaped, "KVW-EVT-029");
+    tokens(pairs, hashes);
   }
 
   void tokens(const Node& pairs, const Node& hashes) {
@@ -111,16 +135,36 @@ struct Rules {
     }
     if (unless(right, "KVW-EVT-010") && unless(digests, "KVW-EVT-011"))
       unless(!texts || keys.kind != Node::null, "KVW-EVT-012");
+    if (location(pairs)) return;
     const size_t count = hashes.items.size();
     if (unless(within(size, 1), "KVW-EVT-014") && tokens.kind == Node::array && hashes.kind == Node::array)
       unless(count > 0 && tokens.items.size() == size.number * count, "KVW-EVT-013");
     right = keys.kind == Node::array && (hashes.kind != Node::array || keys.items.size() == count);
+    bool known = true;
     for (const Node& list : keys.items) {
       right = right && list.kind == Node::array;
-      for (const Node& key : list.items)
-        right = right && digest(get(key, "hash")) && within(get(key, "start_offset"), 0);
+      known = known && std::all_of(list.items.begin(), list.items.end(), mm_key);
     }
-    unless(keys.kind == Node::null || right, "KVW-EVT-012");
+    if (unless(keys.kind == Node::null || right, "KVW-EVT-012") && right && unless(known, "KVW-EVT-030"))
+      content(tokens, size, keys);
+  }
+
+  // Each digest token has a key in the list of its block, and each key at offset 0 a digest token.
+  void content(const Node& tokens, const Node& size, const Node& keys) {
+    if (!within(size, 1) || std::none_of(tokens.items.begin(), tokens.items.end(), digest)) return;
+    const auto lower = [](std::string text) {
+      for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      return text;
+    };
+    for (size_t block = 0; block < keys.items.size(); block++) {
+      std::set<std::string> begun, there;
+      for (const Node& key : keys.items[block].items)
+        if (get(key, "start_offset").number == 0) begun.insert(lower(get(key, "hash").data));
+      const size_t end = std::min<size_t>((block + 1) * size.number, tokens.items.size());
+      for (size_t at = block * size.number; at < end; at++)
+        if (digest(tokens.items[at])) there.insert(lower(tokens.items[at].data));
+      unless(begun == there, "KVW-EVT-031");
+    }
   }
 };
 

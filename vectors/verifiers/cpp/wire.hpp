@@ -127,8 +127,12 @@ inline int place(const std::string& key) {
                                               "kv_cache_spec_kind",
                                               "kv_cache_spec_sliding_window",
                                               "locality",
+                                              "ownership",
+                                              "scope",
+                                              "session_id",
                                               "mm_keys",
                                               "hash_algo",
+                                              "epoch",
                                               "v"};
   return std::find(order.begin(), order.end(), key) - order.begin();
 }

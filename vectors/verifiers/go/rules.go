@@ -34,6 +34,7 @@ func (value node) within(low, high uint64) bool {
 }
 
 var hexDigits = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+var scopeTag = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 func (value node) digest() bool {
 	return value.kind == text && hexDigits.Match(value.data)
@@ -69,8 +70,11 @@ func (broken *sentences) batch(value node) {
 	for _, event := range events.items {
 		name, _ := event.get("type")
 		broken.unless(events.kind != array || name.kind == text, "KVW-EVT-001")
-		if called := string(name.data); called == "BlockStored" || called == "BlockRemoved" {
-			broken.event(event, called == "BlockStored")
+		called := string(name.data)
+		if called == "BlockStored" || called == "BlockRemoved" || called == "AllBlocksCleared" {
+			broken.event(event, called)
+		}
+		if called == "BlockStored" || called == "BlockRemoved" {
 			algorithm, _ := event.get("hash_algo")
 			announced[string(algorithm.data)] = true
 		}
@@ -82,7 +86,53 @@ func (broken *sentences) batch(value node) {
 	broken.unless(len(announced) < 2, "KVW-HSH-003")
 }
 
-func (broken *sentences) event(event node, stored bool) {
+// A location update: hashes that are in another medium than the device, and nothing more.
+func (event node) location() bool {
+	hashes, _ := event.get("block_hashes")
+	tokens, _ := event.get("token_ids")
+	size, _ := event.get("block_size")
+	parent, _ := event.get("parent_block_hash")
+	medium, _ := event.get("medium")
+	plain := tokens.kind == array && len(tokens.items) == 0 && size.within(0, 0) && parent.kind == null
+	return plain && len(hashes.items) > 0 && medium.kind == text && string(medium.data) != "GPU"
+}
+
+func (key node) mmKey() bool {
+	name, _ := key.get("type")
+	digest, _ := key.get("hash")
+	offset, _ := key.get("start_offset")
+	uuid, named := key.get("uuid")
+	right := key.kind == pairs && name.kind == text && string(name.data) == "mm_key" && (!named || uuid.kind == text)
+	for at := 0; right && at < len(key.items); at += 2 {
+		switch known := key.items[at]; string(known.data) {
+		case "type", "hash", "start_offset", "uuid":
+			right = known.kind == text
+		default:
+			right = false
+		}
+	}
+	return right && digest.digest() && offset.within(0, math.MaxUint64)
+}
+
+var texts = []string{
+	"lora_name", "kv_cache_spec_kind", "hash_algo", "locality", "ownership", "scope", "session_id", "epoch",
+}
+
+func (broken *sentences) event(event node, called string) {
+	stored := called == "BlockStored"
+	medium, _ := event.get("medium")
+	broken.unless(medium.kind == null || medium.kind == text && len(medium.data) > 0, "KVW-EVT-015")
+	for _, key := range texts {
+		value, _ := event.get(key)
+		broken.unless(value.kind == null || value.kind == text, "KVW-EVT-021")
+	}
+	for _, key := range []string{"lora_id", "group_idx", "kv_cache_spec_sliding_window"} {
+		value, _ := event.get(key)
+		broken.unless(value.kind == null || value.within(0, math.MaxUint64), "KVW-EVT-021")
+	}
+	if called == "AllBlocksCleared" {
+		return
+	}
 	required, id := []string{"block_hashes", "medium"}, "KVW-EVT-006"
 	if stored {
 		required = append(required, "parent_block_hash", "token_ids", "block_size", "lora_id", "lora_name")
@@ -102,20 +152,17 @@ func (broken *sentences) event(event node, stored bool) {
 		seen[hash.number] = true
 	}
 	if broken.unless(integers, "KVW-EVT-007") {
-		broken.unless(distinct || !stored, "KVW-CHN-004")
-	}
-	medium, _ := event.get("medium")
-	broken.unless(medium.kind == null || medium.kind == text && len(medium.data) > 0, "KVW-EVT-015")
-	kinds := map[string]kind{"lora_id": integer, "lora_name": text, "kv_cache_spec_kind": text, "hash_algo": text}
-	for key, of := range kinds {
-		value, _ := event.get(key)
-		broken.unless(value.kind == null || value.kind == of, "KVW-EVT-021")
-	}
-	for _, key := range []string{"group_idx", "kv_cache_spec_sliding_window"} {
-		value, _ := event.get(key)
-		broken.unless(value.kind == null || value.within(0, math.MaxUint64), "KVW-EVT-021")
+		broken.unless(distinct || !stored || event.location(), "KVW-CHN-004")
 	}
 	if stored {
+		scope, _ := event.get("scope")
+		broken.unless(scope.kind != text || scopeTag.Match(scope.data), "KVW-EVT-028")
+		extra, _ := event.get("extra_keys")
+		right := extra.kind == array && (hashes.kind != array || len(extra.items) == len(hashes.items))
+		for _, keys := range extra.items {
+			right = right && (keys.kind == null || keys.kind == array)
+		}
+		broken.unless(extra.kind == null || right, "KVW-EVT-029")
 		broken.tokens(event, hashes)
 	}
 }
@@ -136,20 +183,50 @@ func (broken *sentences) tokens(event, hashes node) {
 	if broken.unless(right, "KVW-EVT-010") && broken.unless(digests, "KVW-EVT-011") {
 		broken.unless(!texts || keys.kind != null, "KVW-EVT-012")
 	}
+	if event.location() {
+		return
+	}
 	if broken.unless(size.within(1, math.MaxUint64), "KVW-EVT-014") && tokens.kind == array && hashes.kind == array {
 		count := uint64(len(hashes.items))
 		broken.unless(count > 0 && uint64(len(tokens.items)) == size.number*count, "KVW-EVT-013")
 	}
 	right = keys.kind == array && (hashes.kind != array || len(keys.items) == len(hashes.items))
+	known := true
 	for _, list := range keys.items {
 		right = right && list.kind == array
 		for _, key := range list.items {
-			digest, _ := key.get("hash")
-			offset, _ := key.get("start_offset")
-			right = right && digest.digest() && offset.within(0, math.MaxUint64)
+			known = known && key.mmKey()
 		}
 	}
-	broken.unless(keys.kind == null || right, "KVW-EVT-012")
+	if broken.unless(keys.kind == null || right, "KVW-EVT-012") && right && broken.unless(known, "KVW-EVT-030") {
+		broken.content(tokens, size, keys)
+	}
+}
+
+// Each digest token has a key in the list of its block, and each key at offset 0 a digest token.
+func (broken *sentences) content(tokens, size, keys node) {
+	found, clear := make([]map[string]int, len(keys.items)), false
+	for index, list := range keys.items {
+		found[index] = map[string]int{}
+		for _, key := range list.items {
+			offset, _ := key.get("start_offset")
+			digest, _ := key.get("hash")
+			if offset.number == 0 {
+				found[index][strings.ToLower(string(digest.data))] |= 1
+			}
+		}
+	}
+	for at, token := range tokens.items {
+		if index := uint64(at) / max(size.number, 1); token.digest() && index < uint64(len(found)) {
+			found[index][strings.ToLower(string(token.data))] |= 2
+			clear = true
+		}
+	}
+	for _, block := range found {
+		for _, where := range block {
+			broken.unless(where == 3 || !clear, "KVW-EVT-031")
+		}
+	}
 }
 
 // The projection of a payload, if it begins with a value.

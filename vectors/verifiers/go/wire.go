@@ -124,7 +124,8 @@ func (r *reader) list(of kind, size uint64) node {
 
 var order = []string{
 	"type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name", "extra_keys",
-	"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "mm_keys", "hash_algo", "v",
+	"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "ownership", "scope",
+	"session_id", "mm_keys", "hash_algo", "epoch", "v",
 }
 
 // The names that the projection's own objects have.

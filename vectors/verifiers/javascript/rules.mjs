@@ -2,8 +2,10 @@
 import { Odd, Pairs, Raw, Reader, Truncated, canonical, projectPayload } from "./wire.mjs";
 
 const STORED = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"];
-const TYPES = { lora_id: "bigint", lora_name: "string", kv_cache_spec_kind: "string", hash_algo: "string" };
-const COUNTS = ["group_idx", "kv_cache_spec_sliding_window"];
+const TEXTS = ["lora_name", "kv_cache_spec_kind", "hash_algo", "locality", "ownership", "scope", "session_id", "epoch"];
+const COUNTS = ["lora_id", "group_idx", "kv_cache_spec_sliding_window"];
+const EVENTS = ["BlockStored", "BlockRemoved", "AllBlocksCleared"];
+const MM_KEY = ["type", "hash", "start_offset", "uuid"];
 
 const integer = (value, low, high) => typeof value === "bigint" && value >= low && value < high;
 const count = (value) => integer(value, 0n, 1n << 64n);
@@ -39,10 +41,8 @@ function* broken(payload) {
   const announced = new Set();
   for (const event of events.map(named)) {
     if (typeof event.type !== "string") yield "KVW-EVT-001";
-    if (event.type === "BlockStored" || event.type === "BlockRemoved") {
-      yield* brokenEvent(event);
-      announced.add(event.hash_algo);
-    }
+    if (EVENTS.includes(event.type)) yield* brokenEvent(event);
+    if (EVENTS.slice(0, 2).includes(event.type)) announced.add(event.hash_algo);
     if (!count(event.v ?? 1n)) yield "KVW-EVT-018";
     if ("cache_salt" in event) yield "KVW-EVT-019";
   }
@@ -51,17 +51,40 @@ function* broken(payload) {
 
 function* brokenEvent(event) {
   const stored = event.type === "BlockStored";
+  const { medium } = event;
+  if (given(medium) && (typeof medium !== "string" || medium === "")) yield "KVW-EVT-015";
+  const texts = TEXTS.every((key) => !given(event[key]) || typeof event[key] === "string");
+  if (!texts || COUNTS.some((key) => given(event[key]) && !count(event[key]))) yield "KVW-EVT-021";
+  if (event.type === "AllBlocksCleared") return;
   if (!(stored ? STORED : ["block_hashes", "medium"]).every((key) => key in event)) {
     return yield stored ? "KVW-EVT-005" : "KVW-EVT-006";
   }
-  const { block_hashes: hashes, parent_block_hash: parent, medium } = event;
+  const { block_hashes: hashes, parent_block_hash: parent, scope, extra_keys: extra } = event;
   const chain = Array.isArray(hashes) ? [...hashes, ...(given(parent) ? [parent] : [])] : [""];
   if (!chain.every((hash) => typeof hash === "bigint")) yield "KVW-EVT-007";
-  else if (stored && new Set(chain.map((hash) => BigInt.asUintN(64, hash))).size < chain.length) yield "KVW-CHN-004";
-  if (medium !== null && (typeof medium !== "string" || medium === "")) yield "KVW-EVT-015";
-  const types = Object.entries(TYPES).filter(([key, type]) => given(event[key]) && typeof event[key] !== type);
-  if (types.length || COUNTS.some((key) => given(event[key]) && !count(event[key]))) yield "KVW-EVT-021";
-  if (stored) yield* brokenTokens(event, Array.isArray(hashes) ? hashes : undefined);
+  else if (stored && !location(event) && new Set(chain.map((hash) => BigInt.asUintN(64, hash))).size < chain.length) {
+    yield "KVW-CHN-004";
+  }
+  if (!stored) return;
+  if (typeof scope === "string" && !/^[0-9a-f]{16}$/.test(scope)) yield "KVW-EVT-028";
+  if (given(extra)) {
+    const right = Array.isArray(extra) && extra.every((keys) => keys === null || Array.isArray(keys));
+    if (!right || (Array.isArray(hashes) && extra.length !== hashes.length)) yield "KVW-EVT-029";
+  }
+  yield* brokenTokens(event, Array.isArray(hashes) ? hashes : undefined);
+}
+
+// A location update: hashes that are in another medium than the device, and nothing more.
+function location({ block_hashes: hashes, token_ids: tokens, block_size: size, parent_block_hash: parent, medium }) {
+  const plain = Array.isArray(tokens) && tokens.length === 0 && size === 0n && parent === null;
+  return plain && hashes.length > 0 && typeof medium === "string" && medium !== "GPU";
+}
+
+function mmKey(value) {
+  const key = named(value);
+  if (!(value instanceof Pairs) || value.pairs.some(([name]) => !MM_KEY.includes(name))) return false;
+  const right = key.type === "mm_key" && digest(key.hash) && count(key.start_offset);
+  return right && (key.uuid === undefined || typeof key.uuid === "string");
 }
 
 function* brokenTokens(event, hashes) {
@@ -72,14 +95,22 @@ function* brokenTokens(event, hashes) {
     yield "KVW-EVT-010";
   } else if (!texts.every(digest)) yield "KVW-EVT-011";
   else if (!given(keys) && texts.length) yield "KVW-EVT-012";
+  if (location(event)) return;
   if (!count(size) || size === 0n) yield "KVW-EVT-014";
   else if (hashes && Array.isArray(tokens) && !(hashes.length && tokens.length === Number(size) * hashes.length)) {
     yield "KVW-EVT-013";
   }
-  if (given(keys)) {
-    const lists = Array.isArray(keys) && keys.every(Array.isArray);
-    const right = lists && keys.flat().map(named).every((key) => digest(key.hash) && count(key.start_offset));
-    if (!right || (hashes && keys.length !== hashes.length)) yield "KVW-EVT-012";
+  if (!given(keys)) return;
+  if (!Array.isArray(keys) || !keys.every(Array.isArray) || (hashes && keys.length !== hashes.length)) {
+    yield "KVW-EVT-012";
+  } else if (!keys.flat().every(mmKey)) yield "KVW-EVT-030";
+  else if (texts.some(digest) && count(size)) {
+    for (const [index, block] of keys.entries()) {
+      const begun = block.map(named).filter((key) => key.start_offset === 0n).map((key) => key.hash.toLowerCase());
+      const there = tokens.slice(index * Number(size), (index + 1) * Number(size)).filter(digest);
+      const sorted = (digests) => String([...new Set(digests.map((digits) => digits.toLowerCase()))].sort());
+      if (sorted(begun) !== sorted(there)) yield "KVW-EVT-031";
+    }
   }
 }
 

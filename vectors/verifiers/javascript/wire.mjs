@@ -82,8 +82,8 @@ export class Reader {
 
 const ORDER = [
   "type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name",
-  "extra_keys", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "mm_keys", "hash_algo",
-  "v",
+  "extra_keys", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "ownership", "scope",
+  "session_id", "mm_keys", "hash_algo", "epoch", "v",
 ];
 const FIELDS = ["block_hashes", "parent_block_hash", "lora_id"];
 const TAKEN = [["hex"], ["hex", "str"], ["int"], ["bits", "float"], ["ext", "hex"], ["map"]].map(String);

@@ -16,8 +16,9 @@ Answer = tuple[dict[str, Any], list[str]]
 # --- batch.md, event.md, chain.md ------------------------------------------------------------------------------------
 
 STORED = {"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"}
-TYPES = {"lora_id": int, "lora_name": str, "kv_cache_spec_kind": str, "hash_algo": str}
-COUNTS = ("group_idx", "kv_cache_spec_sliding_window")
+TEXTS = "lora_name kv_cache_spec_kind hash_algo locality ownership scope session_id epoch".split()  # noqa: SIM905
+COUNTS = ("lora_id", "group_idx", "kv_cache_spec_sliding_window")
+EVENTS = ("BlockStored", "BlockRemoved", "AllBlocksCleared")
 
 
 def integer(value: Any, low: int, high: int) -> bool:
@@ -71,8 +72,9 @@ def broken(payload: Any) -> Iterator[str]:
         event = named(pairs)
         if not isinstance(event.get("type"), str):
             yield "KVW-EVT-001"
-        if event.get("type") in ("BlockStored", "BlockRemoved"):
+        if event.get("type") in EVENTS:
             yield from broken_event(event)
+        if event.get("type") in EVENTS[:2]:
             announced.add(event.get("hash_algo"))
         if not integer(event.get("v", 1), 0, 2**64):
             yield "KVW-EVT-018"
@@ -83,24 +85,42 @@ def broken(payload: Any) -> Iterator[str]:
 
 
 def broken_event(event: dict[str, Any]) -> Iterator[str]:
-    stored = event["type"] == "BlockStored"
-    if not (STORED if stored else {"block_hashes", "medium"}) <= set(event):
-        yield "KVW-EVT-005" if stored else "KVW-EVT-006"
-        return
-    hashes, parent, medium = event["block_hashes"], event.get("parent_block_hash"), event["medium"]
-    chain = [*hashes, *([] if parent is None else [parent])] if type(hashes) is list else [""]
-    if not all(integer(value, -(2**63), 2**64) for value in chain):
-        yield "KVW-EVT-007"
-    elif stored and len({value % 2**64 for value in chain}) < len(chain):
-        yield "KVW-CHN-004"
+    stored, cleared = event["type"] == "BlockStored", event["type"] == "AllBlocksCleared"
+    medium = event.get("medium")
     if medium is not None and not (isinstance(medium, str) and medium):
         yield "KVW-EVT-015"
-    fields = [type(event[name]) is kind for name, kind in TYPES.items() if event.get(name) is not None]
+    fields = [isinstance(event[name], str) for name in TEXTS if event.get(name) is not None]
     fields += [integer(event[name], 0, 2**64) for name in COUNTS if event.get(name) is not None]
     if not all(fields):
         yield "KVW-EVT-021"
+    if cleared:
+        return
+    if not (STORED if stored else {"block_hashes", "medium"}) <= set(event):
+        yield "KVW-EVT-005" if stored else "KVW-EVT-006"
+        return
+    hashes, parent = event["block_hashes"], event.get("parent_block_hash")
+    chain = [*hashes, *([] if parent is None else [parent])] if type(hashes) is list else [""]
+    if not all(integer(value, -(2**63), 2**64) for value in chain):
+        yield "KVW-EVT-007"
+    elif stored and not location(event) and len({value % 2**64 for value in chain}) < len(chain):
+        yield "KVW-CHN-004"
     if stored:
+        scope, extra = event.get("scope"), event.get("extra_keys")
+        if isinstance(scope, str) and not re.fullmatch("[0-9a-f]{16}", scope):
+            yield "KVW-EVT-028"
+        if extra is not None and not (
+            type(extra) is list
+            and all(keys is None or type(keys) is list for keys in extra)
+            and (type(hashes) is not list or len(extra) == len(hashes))
+        ):
+            yield "KVW-EVT-029"
         yield from broken_tokens(event, hashes if type(hashes) is list else None)
+
+
+def location(event: dict[str, Any]) -> bool:
+    """A location update: hashes that are in another medium than the device, and nothing more."""
+    plain = event["token_ids"] == [] and integer(event["block_size"], 0, 1) and event["parent_block_hash"] is None
+    return plain and bool(event["block_hashes"]) and isinstance(event["medium"], str) and event["medium"] != "GPU"
 
 
 def broken_tokens(event: dict[str, Any], hashes: list[Any] | None) -> Iterator[str]:
@@ -112,16 +132,31 @@ def broken_tokens(event: dict[str, Any], hashes: list[Any] | None) -> Iterator[s
         yield "KVW-EVT-011"
     elif keys is None and any(isinstance(token, str) for token in tokens):
         yield "KVW-EVT-012"
+    if location(event):
+        return
     if not integer(size, 1, 2**64):
         yield "KVW-EVT-014"
     elif hashes is not None and type(tokens) is list and (not hashes or len(tokens) != size * len(hashes)):
         yield "KVW-EVT-013"
-    if keys is not None:
-        lists = type(keys) is list and all(type(block) is list for block in keys)
-        items = [named(key) for block in keys for key in block] if lists else [{}]
-        right = [digest(item.get("hash")) and integer(item.get("start_offset"), 0, 2**64) for item in items]
-        if not all(right) or (hashes is not None and len(keys) != len(hashes)):
-            yield "KVW-EVT-012"
+    if keys is None:
+        return
+    lists = type(keys) is list and all(type(block) is list for block in keys)
+    if not lists or (hashes is not None and len(keys) != len(hashes)):
+        yield "KVW-EVT-012"
+    elif not all(mm_key(key) for block in keys for key in block):
+        yield "KVW-EVT-030"
+    elif type(tokens) is list and any(map(digest, tokens)) and integer(size, 1, 2**64):
+        for index, block in enumerate(keys):
+            begun = {key["hash"].lower() for key in map(named, block) if key["start_offset"] == 0}
+            if begun != {token.lower() for token in tokens[index * size : (index + 1) * size] if digest(token)}:
+                yield "KVW-EVT-031"
+
+
+def mm_key(value: Any) -> bool:
+    key = named(value)
+    right = key.get("type") == "mm_key" and digest(key.get("hash")) and integer(key.get("start_offset"), 0, 2**64)
+    known = set(key) <= {"type", "hash", "start_offset", "uuid"} and len(key) == len(value)
+    return right and known and isinstance(key.get("uuid", ""), str)
 
 
 def answer_wire(_: Any, given: dict[str, Any]) -> Answer:

@@ -4,6 +4,8 @@ use crate::wire::{Node, Reader};
 use std::collections::HashSet;
 
 pub type Answer = (Json, Vec<String>);
+const TEXTS: [&str; 8] =
+    ["lora_name", "kv_cache_spec_kind", "hash_algo", "locality", "ownership", "scope", "session_id", "epoch"];
 const STORED: [&str; 7] =
     ["block_hashes", "medium", "parent_block_hash", "token_ids", "block_size", "lora_id", "lora_name"];
 
@@ -25,6 +27,23 @@ fn items(node: Option<&Node>) -> Option<&Vec<Node>> {
 
 fn given<'a>(event: &'a Node, key: &str) -> Option<&'a Node> {
     event.get(key).filter(|value| !matches!(value, Node::Nil))
+}
+
+/// A location update: hashes that are in another medium than the device, and nothing more.
+fn location(event: &Node) -> bool {
+    let bare = items(event.get("token_ids")).map_or(false, |tokens| tokens.is_empty());
+    let plain = bare && within(event.get("block_size"), 0, 1) && given(event, "parent_block_hash").is_none();
+    let there = items(event.get("block_hashes")).map_or(false, |hashes| !hashes.is_empty());
+    plain && there && event.get("medium").and_then(Node::str).map_or(false, |name| name != "GPU")
+}
+
+fn mm_key(key: &Node) -> bool {
+    let known = |name: &Node| matches!(name.str(), Some("type" | "hash" | "start_offset" | "uuid"));
+    let right = key.get("type").and_then(Node::str) == Some("mm_key") && digest(key.get("hash"));
+    matches!(key, Node::Map(pairs) if pairs.iter().all(|(name, _)| known(name)))
+        && right
+        && within(key.get("start_offset"), 0, 1 << 64)
+        && key.get("uuid").map_or(true, |uuid| uuid.str().is_some())
 }
 
 #[derive(Default)]
@@ -76,8 +95,10 @@ impl Rules {
         for event in items(Some(&parts[1])).into_iter().flatten() {
             let kind = event.get("type").and_then(Node::str);
             self.unless(kind.is_some(), "EVT-001");
+            if let Some("BlockStored" | "BlockRemoved" | "AllBlocksCleared") = kind {
+                self.event(event, kind.unwrap_or_default());
+            }
             if let Some("BlockStored" | "BlockRemoved") = kind {
-                self.event(event, kind == Some("BlockStored"));
                 announced.insert(event.get("hash_algo").and_then(Node::str));
             }
             self.unless(event.get("v").is_none() || within(event.get("v"), 0, 1 << 64), "EVT-018");
@@ -86,7 +107,17 @@ impl Rules {
         self.unless(announced.len() < 2, "HSH-003");
     }
 
-    fn event(&mut self, event: &Node, stored: bool) {
+    fn event(&mut self, event: &Node, kind: &str) {
+        let stored = kind == "BlockStored";
+        let medium = given(event, "medium");
+        self.unless(medium.map_or(true, |name| name.str().map_or(false, |name| !name.is_empty())), "EVT-015");
+        let texts = TEXTS.iter().all(|key| given(event, key).map_or(true, |value| value.str().is_some()));
+        let counts = ["lora_id", "group_idx", "kv_cache_spec_sliding_window"];
+        let counts = counts.iter().all(|key| given(event, key).map_or(true, |value| within(Some(value), 0, 1 << 64)));
+        self.unless(texts && counts, "EVT-021");
+        if kind == "AllBlocksCleared" {
+            return;
+        }
         let required = &STORED[..if stored { 7 } else { 2 }];
         let there = required.iter().all(|key| event.get(key).is_some());
         if !self.unless(there, if stored { "EVT-005" } else { "EVT-006" }) {
@@ -96,20 +127,19 @@ impl Rules {
         let parent = given(event, "parent_block_hash");
         let chain: Vec<&Node> = hashes.into_iter().flatten().chain(parent).collect();
         let integers = hashes.is_some() && chain.iter().all(|hash| matches!(hash, Node::Int(_)));
-        if self.unless(integers, "EVT-007") && stored {
+        if self.unless(integers, "EVT-007") && stored && !location(event) {
             let bits = |hash: &&Node| if let Node::Int(number) = hash { *number as u64 } else { 0 };
             let distinct: HashSet<u64> = chain.iter().map(bits).collect();
             self.unless(distinct.len() == chain.len(), "CHN-004");
         }
-        let medium = given(event, "medium");
-        self.unless(medium.map_or(true, |name| name.str().map_or(false, |name| !name.is_empty())), "EVT-015");
-        let lora = given(event, "lora_id").map_or(true, |id| matches!(id, Node::Int(_)));
-        let texts = ["lora_name", "kv_cache_spec_kind", "hash_algo"];
-        let texts = texts.iter().all(|key| given(event, key).map_or(true, |value| value.str().is_some()));
-        let counts = ["group_idx", "kv_cache_spec_sliding_window"];
-        let counts = counts.iter().all(|key| given(event, key).map_or(true, |value| within(Some(value), 0, 1 << 64)));
-        self.unless(lora && texts && counts, "EVT-021");
         if stored {
+            let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+            let scope = event.get("scope").and_then(Node::str);
+            self.unless(scope.map_or(true, |tag| tag.len() == 16 && tag.bytes().all(hex)), "EVT-028");
+            let element = |keys: &Node| matches!(keys, Node::Nil | Node::List(_));
+            let count = |keys: &Vec<Node>| hashes.map_or(true, |hashes| hashes.len() == keys.len());
+            let shaped = |keys: &Node| items(Some(keys)).map_or(false, |keys| count(keys) && keys.iter().all(element));
+            self.unless(given(event, "extra_keys").map_or(true, shaped), "EVT-029");
             self.tokens(event, hashes);
         }
     }
@@ -125,6 +155,9 @@ impl Rules {
         {
             self.unless(texts.is_empty() || keys.is_some(), "EVT-012");
         }
+        if location(event) {
+            return;
+        }
         match (event.get("block_size"), tokens, hashes) {
             (Some(Node::Int(size)), Some(tokens), Some(hashes)) if *size > 0 => {
                 let full = !hashes.is_empty() && tokens.len() as i128 == size * hashes.len() as i128;
@@ -133,11 +166,32 @@ impl Rules {
             (size, ..) => drop(self.unless(within(size, 1, 1 << 64), "EVT-014")),
         }
         if let Some(keys) = keys {
-            let key = |key: &Node| digest(key.get("hash")) && within(key.get("start_offset"), 0, 1 << 64);
-            let block = |block: &Node| items(Some(block)).map_or(false, |keys| keys.iter().all(key));
             let count = |keys: &Vec<Node>| hashes.map_or(true, |hashes| hashes.len() == keys.len());
+            let block = |block: &Node| items(Some(block)).is_some();
             let right = items(Some(keys)).map_or(false, |keys| count(keys) && keys.iter().all(block));
-            self.unless(right, "EVT-012");
+            if self.unless(right, "EVT-012") {
+                let blocks: Vec<&Vec<Node>> = items(Some(keys)).into_iter().flatten().filter_map(|b| items(Some(b))).collect();
+                if self.unless(blocks.iter().all(|keys| keys.iter().all(mm_key)), "EVT-030") {
+                    self.content(tokens, event.get("block_size"), &blocks);
+                }
+            }
+        }
+    }
+
+    /// Each digest token has a key in the list of its block, and each key at offset 0 a digest token.
+    fn content(&mut self, tokens: Option<&Vec<Node>>, size: Option<&Node>, blocks: &[&Vec<Node>]) {
+        let (Some(tokens), Some(Node::Int(size))) = (tokens, size) else { return };
+        if *size < 1 || !tokens.iter().any(|token| digest(Some(token))) {
+            return;
+        }
+        let lower = |node: Option<&Node>| node.and_then(Node::str).unwrap_or("").to_lowercase();
+        for (index, keys) in blocks.iter().enumerate() {
+            let from = index * *size as usize;
+            let here = tokens.iter().skip(from).take(*size as usize).filter(|token| digest(Some(token)));
+            let there: HashSet<String> = here.map(|token| lower(Some(token))).collect();
+            let first = keys.iter().filter(|key| within(key.get("start_offset"), 0, 1));
+            let begun: HashSet<String> = first.map(|key| lower(key.get("hash"))).collect();
+            self.unless(begun == there, "EVT-031");
         }
     }
 }

@@ -99,7 +99,8 @@ impl Reader {
 }
 
 const ORDER: &str = "type block_hashes parent_block_hash token_ids block_size lora_id medium lora_name extra_keys \
-    group_idx kv_cache_spec_kind kv_cache_spec_sliding_window locality mm_keys hash_algo v";
+    group_idx kv_cache_spec_kind kv_cache_spec_sliding_window locality ownership scope session_id mm_keys hash_algo \
+    epoch v";
 const FIELDS: [&str; 3] = ["block_hashes", "parent_block_hash", "lora_id"];
 const TAKEN: [&[&str]; 6] = [&["hex"], &["hex", "str"], &["int"], &["bits", "float"], &["ext", "hex"], &["map"]];
 

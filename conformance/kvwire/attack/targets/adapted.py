@@ -24,7 +24,7 @@ from kvwire.standard.statement import Statement, StatementError, Stream
 
 START_TEXTS = ("endpoint", "replay", "topic")
 START_INTEGERS = ("rank", "world", "ranks_per_host", "queue", "hwm", "ring", "cap", "block_size", "capacity")
-PEER_OPTIONS = ("algorithm", "role", "multimodal", "heartbeat")
+PEER_OPTIONS = ("algorithm", "role", "multimodal", "salt", "heartbeat")
 ROLES = ("cache", "publish")
 CAPACITY = 256
 """Blocks in the cache of a peer of ours unless asked otherwise: few, so that a short run evicts."""
@@ -143,6 +143,8 @@ def peer(text: str) -> AdapterTarget:
         arguments += ["--role", role]
     if options.one_of("multimodal", ("true", "false")) == "true":
         arguments.append("--multimodal")
+    if (salt := options.one_of("salt", ("none", "tag"))) is not None:
+        arguments += ["--salt", salt]
     if (heartbeat := options.positive("heartbeat")) is not None:
         arguments += ["--heartbeat", str(heartbeat)]
     values = {key: value for key, value in options.values.items() if key in START_TEXTS}
