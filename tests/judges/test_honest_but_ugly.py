@@ -12,9 +12,9 @@ import pytest
 from tests.kit.stories import END_MARKER, Event, Story, block, cleared, payload, removed, stored
 
 from kvwire.standard.statement import Group, Statement
-from kvwire.trace.calls import ResetCall, ResidentCall
+from kvwire.trace.calls import CacheCall, ResetCall, ResidentCall
 from kvwire.trace.marks import ResetDone
-from kvwire_reference.hashing import signed, v1_block_hash
+from kvwire_reference.hashing import scope_tag, signed, v1_block_hash
 
 WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}
 FORM = "ENV-001 ENV-002 ENV-003 ENV-004 ENV-005 ENV-006 BAT-001 BAT-002 BAT-003 BAT-005 RNK-001 RNK-003"
@@ -83,7 +83,7 @@ def salted_chain() -> Story:
     return story
 
 
-@shows(FORM, RISES, BEGINS, STORES, "CHN-002 CHN-003 CHN-004 RES-001 RES-002 EVT-006 EVT-017")
+@shows(FORM, RISES, BEGINS, STORES, "CHN-002 CHN-003 CHN-004 RES-001 RES-002 EVT-006 EVT-017 EVT-036")
 def window_group() -> Story:
     """Group 1 frees what its window has left, and goes on below it; group 0 keeps whole prefixes."""
     story = Story(statement=Statement(groups=(Group(idx=1, kind="sliding_window", window=8),), ring=1000)).begin()
@@ -350,6 +350,86 @@ def publish_only() -> Story:
     story.send()
     story.publish(stored("c", "z"))
     story.publish(cleared())
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "CHN-003 CHN-004 EVT-017 EVT-032 RES-001 RES-002")
+def location_updates() -> Story:
+    """A shared store tells of keys that it knows, without tokens; some of them were never announced elsewhere."""
+    story = Story(statement=Statement(extensions=("location_updates",), block_size=4, ring=1000)).begin()
+    update: Event = {**stored("acx", medium="STORAGE"), "token_ids": [], "block_size": 0}
+    story.send(stored("abc"), update)
+    story.send(removed("b"), {**update, "block_hashes": update["block_hashes"][:1], "medium": "x-pool"})
+    story.send(removed("x", medium="STORAGE"), stored("d", "c"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "CHN-003 CHN-004 EVT-017 EVT-033 RES-001 RES-002")
+def partial_entries() -> Story:
+    """Further entries at finer boundaries, under parents that have no block of their own."""
+    story = Story(statement=Statement(extensions=("partial_entries",), block_size=16, ring=1000)).begin()
+    story.send(stored("ab", size=16), stored("x", "nobody", size=4), stored("y", size=4))
+    story.send(removed("x"), stored("c", "b", size=16))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "EVT-019 EVT-028 CHN-001 CHN-003 CHN-004 RES-001")
+def tagged_salts() -> Story:
+    """Tags where chains are salted, none where they are not, and that of somebody whom the harness does not know."""
+    story = Story(statement=Statement(salt="tag", algorithm="opaque", ring=1000)).begin()
+    for name, salt in (("a", "tenant-7f3a"), ("b", None)):
+        story.note(CacheCall(tokens=tuple(stored([name])["token_ids"]), salt=salt, cached_tokens=0))
+        story.send(stored([name], **({} if salt is None else {"scope": scope_tag(salt)})))
+    story.send(stored("d", "a", scope=scope_tag("tenant-7f3a")), stored("x", scope=scope_tag("tenant-unknown")))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "EVT-029 CHN-001 CHN-003 CHN-004 RES-001")
+def clear_salts() -> Story:
+    """The salt stands in the extra keys of the first block, and the statement says so."""
+    story = Story(statement=Statement(salt="clear", algorithm="opaque", ring=1000)).begin()
+    story.note(CacheCall(tokens=tuple(stored("a")["token_ids"]), salt="tenant-7f3a", cached_tokens=0))
+    story.send(stored("a", extra_keys=[["tenant-7f3a"]]))
+    story.send(stored("bc", "a", extra_keys=[None, [["image", 3]]]), stored("x", extra_keys=None))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "EVT-011 EVT-012 EVT-030 EVT-031 CHN-003 CHN-004 RES-001")
+def items_in_stretches() -> Story:
+    """An item of one token before text that counts up; one in two stretches; one that goes on in another event."""
+    story = Story(statement=Statement(algorithm="opaque", ring=1000)).begin()
+    one, two = "ab" * 32, "cd" * 32
+    key = {"type": "mm_key", "start_offset": 0}
+    story.send(
+        {**stored("ab"), "token_ids": [1, one, 3, 4, 5, 6, 7, 8], "mm_keys": [[{**key, "hash": one}], []]},
+        {
+            **stored("cd", "b"),
+            "token_ids": [9, two, 32001, 5, 5, 32002, 32003, 32004],
+            "mm_keys": [[{**key, "hash": two}], [{**key, "hash": two, "start_offset": 2, "uuid": "holiday"}]],
+        },
+    )
+    story.send({**stored("e", "d"), "mm_keys": [[{**key, "hash": two, "start_offset": 5}]]})
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "EVT-030 CHN-004 RES-001")
+def digests_not_in_clear() -> Story:
+    """Placeholders stand where digests would; only the keys tell of the item."""
+    story = Story(statement=Statement(algorithm="opaque", ring=1000)).begin()
+    key = {"type": "mm_key", "hash": "ab" * 32, "start_offset": 0}
+    tokens = [1, 32000, 32000, 32000, 32000, 32000, 7, 8]
+    story.send({**stored("ab"), "token_ids": tokens, "mm_keys": [[key], [{**key, "start_offset": 3}]]})
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "EVT-034 EVT-036 CHN-003 CHN-004 RES-001")
+def declared_groups() -> Story:
+    """Groups of other block sizes and kinds, as declared; types of a later edition in batches of their own."""
+    groups = (Group(idx=0, kind="full_attention"), Group(idx=2, kind="mamba", block_size=64))
+    story = Story(statement=Statement(algorithm="opaque", block_size=16, groups=groups, ring=1000)).begin()
+    story.send(stored("ab", size=16, kv_cache_spec_kind="full_attention"), stored("c", "b", size=16))
+    story.send(stored("m", size=64, group_idx=2, kv_cache_spec_kind="mamba", session_id="s-1", ownership="engine"))
+    story.send({"type": "BlockUpdated", "block_hashes": [1]}, {"type": "BlockUpdated"})
     return story
 
 

@@ -50,6 +50,10 @@ class Prefixes:
 
     def stored(self, event: Event) -> list[bytes]:
         """Follow a store; the identities of its blocks, as far as they can be told."""
+        if event.tokenless:
+            known = [self._chains.get(value) for value in event.hashes]
+            self.strayed = self.strayed or None in known
+            return [chain for chain in known if chain is not None]
         if not event.whole:
             self.strayed = True
             return []

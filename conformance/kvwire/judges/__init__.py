@@ -10,7 +10,9 @@ from kvwire.judges.batch import BatchArea
 from kvwire.judges.chain import Chain
 from kvwire.judges.endpoint import Endpoint
 from kvwire.judges.envelope import Envelope
-from kvwire.judges.event import EventArea
+from kvwire.judges.event.items import Items
+from kvwire.judges.event.salts import Salts
+from kvwire.judges.event.values import Values
 from kvwire.judges.exposure import Exposure
 from kvwire.judges.hashing import Hashing
 from kvwire.judges.liveness import Liveness
@@ -30,7 +32,9 @@ AREAS: tuple[type[Area], ...] = (
     Offers,
     Counters,
     BatchArea,
-    EventArea,
+    Values,
+    Items,
+    Salts,
     Chain,
     Hashing,
     Residency,

@@ -107,9 +107,12 @@ class Chain(Area):
 
     def _stored(self, batch: Batch, event: Event) -> None:
         windowed = self.windows.is_window(event)
+        if self.facts.location:
+            self.windows.add(event, windowed=windowed)
+            return
         if event.whole and "parent_block_hash" in event.keys:
             self.nil_at_the_start(batch, event)
-        if event.parent is not None:
+        if event.parent is not None and self.facts.partial is False:
             if windowed:
                 self.window_parent(batch, event, event.parent)
             else:

@@ -6,12 +6,18 @@ The harness has no credentials: whatever it gets a handshake from asks for none.
 from __future__ import annotations
 
 from kvwire.judges.area import Area, Say, judge, unused
-from kvwire.judges.verdict import Where
+from kvwire.judges.verdict import Reason, Where
+from kvwire.standard.statement import Statement
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import begun
 from kvwire.trace.marks import EndpointSeen
-from kvwire.trace.records import told
+from kvwire.trace.records import StreamInfo, told
 from kvwire.wire.endpoint_rules import WILDCARDS, is_loopback, split
+
+
+def _no_clear_salts(_: StreamInfo, statement: Statement) -> Reason:
+    """Salts are not sent in clear; or nothing is reachable more widely."""
+    return Reason.NOT_USED if statement.salt == "clear" else Reason.NOT_CLAIMED
 
 
 class Exposure(Area):
@@ -27,10 +33,12 @@ class Exposure(Area):
         for index, place in told(self.facts.details, EndpointSeen):
             if not place.default:
                 self.authenticated(index, place, reached=reached, refused=refused)
+                self.salts_in_private(index, place, reached=reached, refused=refused)
         for name, records in self.context.instances.items():
             got_in = {reach.endpoint for start in begun(name, records) for reach in start.reached if reach.done}
             for index, place in told(records, EndpointSeen):
                 self.authenticated(index, place, reached=place.endpoint in got_in, refused=False)
+                self.salts_in_private(index, place, reached=place.endpoint in got_in, refused=False)
 
     @judge("KVW-EXP-001")
     def by_default(self, say: Say) -> None:
@@ -78,6 +86,25 @@ class Exposure(Area):
                 Where(record=index),
             )
         elif wide and refused:
+            say.saw()
+
+    @judge("KVW-EXP-003", unclaimed=_no_clear_salts)
+    def salts_in_private(self, say: Say, index: int, place: EndpointSeen, *, reached: bool, refused: bool) -> None:
+        """KVW-EXP-003: A publisher that declares `salt = "clear"` MUST NOT bind an endpoint that is reachable more
+        widely than its host without authenticating clients.
+
+        As for KVW-EXP-002; a socket file in an open directory is not reachable beyond the host.
+        """
+        wide = _wide(place) if split(place.endpoint)[0] == "tcp" else ""
+        if not wide or self.context.statement.salt != "clear":
+            return
+        if reached:
+            say.broke(
+                f"clear salts, as declared, only where clients of {place.endpoint!r} are authenticated: {wide}",
+                "a handshake with a client that has no credentials",
+                Where(record=index),
+            )
+        elif refused:
             say.saw()
 
 

@@ -15,7 +15,7 @@ from kvwire.cache.ledger import Key, Ledger, State, Stores
 from kvwire.history.exchanges import Exchange, exchanges
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
-from kvwire.standard.statement import Statement
+from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
 from kvwire.trace.calls import RestartCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
@@ -49,6 +49,13 @@ class Facts:
         """What it ends, if it is a clear."""
         self.parent = State.UNKNOWN
         """Whether its parent was resident before it."""
+        self.location = False
+        """Whether it is a store that is a location update, as declared: keys without chain or tokens."""
+        self.partial: bool | None = False
+        """Whether it is a store that is a partial entry, as declared; None: it can be."""
+        self._statement = statement
+        self._sizes: dict[int, int] = {}
+        """Group → the block size of its stores of several blocks."""
 
     # what the records tell
 
@@ -109,16 +116,20 @@ class Facts:
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         """An incarnation begins."""
+        self._sizes.clear()
         self.ledger.begin(origin_known=incarnation.origin_known)
         self.stores.begin()
 
     def on_gap(self) -> None:
         """Something is missing, or cannot be read."""
+        self._sizes.clear()
         self.ledger.hole()
 
     def on_event(self, event: Event) -> None:
         """The next event."""
         self.changes, self.cleared, self.parent = (), frozenset(), State.UNKNOWN
+        self.location = event.tokenless and LOCATION_UPDATES in self._statement.extensions
+        self.partial = self._is_partial(event)
         if not event.sound:
             return
         if event.kind == "cleared":
@@ -132,6 +143,15 @@ class Facts:
         if event.parent is not None:
             self.parent = self.ledger.parent_state(event.group, event.parent)
         self.changes = [Change(key, self.ledger.store(key)) for key in keys]
+
+    def _is_partial(self, event: Event) -> bool | None:
+        if PARTIAL_ENTRIES not in self._statement.extensions or not event.whole:
+            return False
+        size = self._statement.declared_block_size(event.group) or self._sizes.get(event.group)
+        if len(event.hashes) > 1:
+            self._sizes.setdefault(event.group, event.block_size or 0)
+            return False
+        return None if size is None else (event.block_size or 0) < size
 
     def after_event(self, batch: Batch, event: Event) -> None:
         """The areas have seen it: what it stores was stored in this batch."""

@@ -114,6 +114,16 @@ class NoIPv6(ZmqPublisher):
 
 
 @mutant(
+    "clear-salts-everywhere",
+    breaks="EXP-003",
+    change="clear salts are declared, and every interface is bound",
+    also="EXP-002",
+    levels=("driven",),
+    reason="nobody is authenticated",
+    statement={"salt": "clear"},
+    session=ENDPOINTS,
+)
+@mutant(
     "binds-everywhere",
     breaks="EXP-002",
     change="every interface is bound, whatever host is configured",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from kvwire_reference.hashing import ALGORITHMS, ChainState, Token
 from kvwire_reference.outlet import Outlet
 from kvwire_reference.publisher import ZmqPublisher
 from kvwire_reference.radix import Block, Piece
-from kvwire_reference.wire import Batch, BlockStored, Event
+from kvwire_reference.wire import Batch, BlockRemoved, BlockStored, Event
 
 
 class Unchecked(ZmqPublisher):
@@ -141,6 +142,63 @@ class LeaksSalt(CacheEngine):
     ) -> int:
         self.announcer.salt = salt
         return super().insert(tokens, lora_id=lora_id, salt=salt, mm=mm, computed=computed)
+
+
+class _NotedRemoval(BlockRemoved, frozen=True, kw_only=True, tag_field="type", tag="BlockRemoved", omit_defaults=True):
+    note: str
+
+
+class _SaltInRemovals(Announcer):
+    salt: str | None = None
+
+    def _removed_event(self, blocks: list[Block]) -> BlockRemoved:
+        event = super()._removed_event(blocks)
+        if self.salt is None:
+            return event
+        return _NotedRemoval(**msgspec.structs.asdict(event), note=f"of {self.salt}")
+
+
+@mutant(
+    "salt-in-removals",
+    breaks="EVT-019",
+    change="a key of removals holds the salt",
+    levels=("driven",),
+    session=Session(probes=("live", "prompts")),
+)
+class SaltInRemovals(CacheEngine):
+    """The last one that was used."""
+
+    def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
+        super().__init__(outlet, config)
+        self.announcer: _SaltInRemovals = _SaltInRemovals(self.announcer.form)
+
+    def _scope_tag(self, salt: str | None) -> str | None:
+        self.announcer.salt = salt or self.announcer.salt
+        return None
+
+
+@mutant(
+    "tags-with-the-bare-salt",
+    breaks="EVT-028",
+    change="scope tags are digests of the salt alone",
+    levels=("driven",),
+    salt="tag",
+    session=Session(probes=("live", "prompts")),
+)
+class TagsWithTheBareSalt(CacheEngine):
+    def _scope_tag(self, salt: str | None) -> str | None:
+        return None if salt is None else hashlib.sha256(salt.encode()).hexdigest()[:16]
+
+
+@mutant(
+    "ignores-block-size",
+    breaks="EVT-014",
+    change="blocks are twice as long as declared",
+    session=LISTENED,
+)
+class IgnoresBlockSize(CacheEngine):
+    def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
+        super().__init__(outlet, msgspec.structs.replace(config, block_size=2 * config.block_size))
 
 
 # --- resets ------------------------------------------------------------------------------------------------------

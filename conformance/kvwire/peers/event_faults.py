@@ -90,6 +90,89 @@ class DigestsWithoutKeys(Edited):
         return without(event, "mm_keys")
 
 
+MULTIMODAL = Session(probes=("live", "prompts"), level="passive", profile="multimodal")
+
+
+class _OtherKeys(Edited, ABC):
+    """Sends other `mm_keys` with items."""
+
+    @abstractmethod
+    def key(self, key: Event) -> Event | None:
+        """What becomes of one; None: it is left out."""
+
+    def edit_stored(self, event: Event) -> Event:
+        changed = [[self.key(dict(key)) for key in block] for block in event.get("mm_keys", ())]
+        return {**event, "mm_keys": [[key for key in block if key is not None] for block in changed]}
+
+
+@mutant(
+    "numbered-items",
+    breaks="EVT-030",
+    change="the uuid of an item is a number",
+    multimodal=True,
+    session=MULTIMODAL,
+)
+class NumberedItems(_OtherKeys):
+    def key(self, key: Event) -> Event:
+        return {**key, "uuid": 7}
+
+
+@mutant(
+    "sized-items",
+    breaks="EVT-030",
+    change="the keys of items say how long these are",
+    multimodal=True,
+    session=MULTIMODAL,
+)
+class SizedItems(_OtherKeys):
+    def key(self, key: Event) -> Event:
+        return {**key, "length": 4}
+
+
+@mutant(
+    "other-items",
+    breaks="EVT-031",
+    change="the keys of items have another digest than their tokens",
+    multimodal=True,
+    session=MULTIMODAL,
+)
+class OtherItems(_OtherKeys):
+    def key(self, key: Event) -> Event:
+        return {**key, "hash": hashlib.sha256(key["hash"].encode()).hexdigest()}
+
+
+@mutant(
+    "forgets-long-items",
+    breaks="EVT-031",
+    change="an item that goes on in the next block has no key there",
+    levels=("driven",),
+    multimodal=True,
+    session=Session(probes=("live", "prompts"), profile="multimodal"),
+)
+class ForgetsLongItems(_OtherKeys):
+    def key(self, key: Event) -> Event | None:
+        return None if key["start_offset"] else key
+
+
+@mutant(
+    "flat-extra-keys", breaks="EVT-029", change="extra_keys holds the keys of all blocks in a row", session=LISTENED
+)
+class FlatExtraKeys(Edited):
+    def edit_stored(self, event: Event) -> Event:
+        return {**event, "extra_keys": ["adapter-7"] * len(event["block_hashes"])}
+
+
+@mutant(
+    "extra-keys-of-the-first-block",
+    breaks="EVT-029",
+    change="extra_keys has one element too few for the blocks behind the first",
+    session=LISTENED,
+)
+class ExtraKeysOfTheFirstBlock(Edited):
+    def edit_stored(self, event: Event) -> Event:
+        return {**event, "extra_keys": [[]] * max(1, len(event["block_hashes"]) - 1)}
+
+
 @mutant(
     "spans-skipped-blocks",
     breaks="EVT-013",
@@ -108,6 +191,8 @@ class SpansSkippedBlocks(Edited):
     "halves-block-size",
     breaks="EVT-013",
     change="block_size is half of what a block holds",
+    also="EVT-014",
+    reason="it is not the declared one either",
     reports="sglang#35298",
     session=LISTENED,
 )
@@ -176,6 +261,93 @@ class TextLoraId(Edited):
     def edit_stored(self, event: Event) -> Event:
         lora = event["lora_id"]
         return {**event, "lora_id": None if lora is None else str(lora)}
+
+
+@mutant(
+    "negative-lora-id",
+    breaks="EVT-021",
+    change="LoRA ids are negative",
+    statement=OPAQUE,
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
+class NegativeLoraId(Edited):
+    """As of ids that are 64 bits without a sign, and are sent with one."""
+
+    def edit_stored(self, event: Event) -> Event:
+        lora = event["lora_id"]
+        return {**event, "lora_id": None if lora is None else lora - 2**63}
+
+
+@mutant("numbered-session", breaks="EVT-021", change="session_id is a number", session=LISTENED)
+class NumberedSession(Edited):
+    def edit_stored(self, event: Event) -> Event:
+        return {**event, "session_id": 7}
+
+
+@mutant(
+    "kind-of-another-name",
+    breaks="EVT-036",
+    change="stores call their group by another kind than the declared one",
+    statement={"groups": [{"idx": 0, "kind": "full_attention"}]},
+    session=LISTENED,
+)
+class KindOfAnotherName(Edited):
+    def edit_stored(self, event: Event) -> Event:
+        return {**event, "kv_cache_spec_kind": "mla_attention"}
+
+
+@mutant(
+    "declares-arrays",
+    breaks="EVT-037",
+    change="a legacy form is declared, and maps are sent",
+    statement={"form": "array-v"},
+    session=LISTENED,
+)
+class DeclaresArrays(Edited):
+    """Declared is the form before an update of the engine."""
+
+
+@mutant(
+    "unknown-type-among-others",
+    breaks="EVT-034",
+    change="an event of an unknown type stands beside stores",
+    session=LISTENED,
+)
+class UnknownTypeAmongOthers(Edited):
+    def edit(self, payload: Payload) -> Payload:
+        stores = of_type(payload, "BlockStored")
+        payload[1] += [{"type": "BlockUpdated", "block_hashes": event["block_hashes"]} for event in stores]
+        return payload
+
+
+# --- salts -------------------------------------------------------------------------------------------------------
+
+SALTED = Session(probes=("live", "prompts"))
+
+
+@mutant(
+    "tags-first-blocks",
+    breaks="EVT-028",
+    change="only the first store of a salted chain has the scope tag",
+    levels=("driven",),
+    salt="tag",
+    session=SALTED,
+)
+class TagsFirstBlocks(Edited):
+    def edit_stored(self, event: Event) -> Event:
+        return event if event["parent_block_hash"] is None else without(event, "scope")
+
+
+@mutant(
+    "tag-in-capitals",
+    breaks="EVT-028",
+    change="scope tags are written in capitals",
+    salt="tag",
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
+class TagInCapitals(Edited):
+    def edit_stored(self, event: Event) -> Event:
+        return {**event, "scope": event["scope"].upper()} if "scope" in event else event
 
 
 # --- a second tier -----------------------------------------------------------------------------------------------

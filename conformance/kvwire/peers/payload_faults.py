@@ -186,10 +186,10 @@ class KeyTwice(Edited):
         return msgspec.Raw(bytes([0x80 | len(pairs)]) + body)
 
 
-@mutant("ext-type", breaks="EVT-004", change="locality is an ext value", session=LISTENED)
+@mutant("ext-type", breaks="EVT-004", change="a value is of an ext type", session=LISTENED)
 class ExtType(Edited):
     def edit_stored(self, event: Event) -> Event:
-        return {**event, "locality": msgspec.msgpack.Ext(5, b"LOCAL")}
+        return {**event, "x-place": msgspec.msgpack.Ext(5, b"LOCAL")}
 
 
 @mutant(

@@ -17,6 +17,11 @@ Residency = Literal["set", "refresh", "counted"]
 Salt = Literal["none", "tag", "clear"]
 
 
+LOCATION_UPDATES = "location_updates"
+PARTIAL_ENTRIES = "partial_entries"
+"""Extensions that say which stores are no full blocks."""
+
+
 class StatementError(ValueError):
     """The statement cannot be used; the message names the field and the way out."""
 
@@ -83,9 +88,9 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     ``algorithm`` is a wire algorithm of the registry, a named foreign function, ``opaque``, or None (not declared).
     ``residency`` is the policy where neither a group nor a medium has its own. ``salt`` is how events tell of cache
-    salts. ``ring`` is the number of batches retained for replay, ``queue`` the declared capacity of the publisher's
-    queue in batches. ``default_endpoint`` is what the publisher binds when nobody says where. ``window_memory`` is how
-    many blocks of window groups are remembered.
+    salts, ``scope_key`` whether their tags are made with a deployment key. ``ring`` is the number of batches retained
+    for replay, ``queue`` the declared capacity of the publisher's queue in batches. ``default_endpoint`` is what the
+    publisher binds when nobody says where. ``window_memory`` is how many blocks of window groups are remembered.
     """
 
     edition: str = "1"
@@ -95,6 +100,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     algorithm: str | None = None
     residency: Residency = "set"
     salt: Salt = "none"
+    scope_key: bool = False
     replay_form: Literal["replay-topic", "replay-bare", "none"] | None = None
     ring: int | None = None
     queue: int | None = None
@@ -130,12 +136,19 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.residency if group is None or group.residency is None else group.residency
 
     def started(self, *, ring: int | None, queue: int | None, block_size: int | None) -> Statement:
-        """What is declared, with what a publisher was started with instead of its defaults."""
+        """What is declared, with what a publisher was started with instead of its defaults.
+
+        Another block size makes others of groups too, which are then not declared.
+        """
+        groups, everywhere = self.groups, block_size or self.block_size
+        if everywhere != self.block_size and any(group.block_size is not None for group in groups):
+            groups = tuple(
+                msgspec.structs.replace(group, block_size=None if group.block_size is not None else everywhere)
+                for group in groups
+            )
+            everywhere = None
         return msgspec.structs.replace(
-            self,
-            ring=ring or self.ring,
-            queue=queue or self.queue,
-            block_size=block_size or self.block_size,
+            self, ring=ring or self.ring, queue=queue or self.queue, block_size=everywhere, groups=groups
         )
 
 

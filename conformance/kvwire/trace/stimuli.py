@@ -94,13 +94,29 @@ def recognised(offered: Mapping[str, Any], seen: Event) -> bool:
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt that the harness ran through ``cache``: tokens as they stand in events, and its reuse scope."""
+    """One prompt that the harness ran through ``cache``: tokens as they stand in events, and its reuse scope.
+
+    ``items`` are its multimodal items, each a digest and the runs (position, length) that it takes; None: not known.
+    """
 
     record: int
     tokens: tuple[int | bytes, ...]
     lora: int | None
     salt: str | None
     cached_tokens: int | None
+    items: tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...] | None = None
+
+
+def _items(call: CacheCall) -> tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...] | None:
+    if not call.mm:
+        return None if any(isinstance(token, str) for token in call.tokens) else ()
+    try:
+        return tuple(
+            (bytes.fromhex(item["digest"]), tuple((int(at), int(length)) for at, length in item["runs"]))
+            for item in call.mm
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def prompts(records: Records) -> tuple[Prompt, ...]:
@@ -112,6 +128,7 @@ def prompts(records: Records) -> tuple[Prompt, ...]:
             lora=None if call.lora is None else int(call.lora),
             salt=call.salt,
             cached_tokens=call.cached_tokens,
+            items=_items(call),
         )
         for index, call in told(records, CacheCall)
         if call.succeeded

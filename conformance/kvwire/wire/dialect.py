@@ -393,9 +393,9 @@ def _mm_fault(node: Node) -> str:
     uuid = node.get("uuid")
     if uuid is not None and uuid.kind is not Kind.STR:
         return f"`uuid` {describe(uuid)}"
-    return (
-        "" if _mm_key(node) is not None else ", ".join(f"`{key.value}` {describe(value)}" for key, value in node.pairs)
-    )
+    if _mm_key(node) is not None:
+        return ""
+    return ", ".join(f"`{key.value}` {describe(value)}" for key, value in node.pairs) or "no keys"
 
 
 def _mm_key(node: Node) -> tuple[bytes, int] | None:

@@ -57,6 +57,8 @@ def prompts(offers: Offers) -> list[Prompt]:
     bag += [Prompt(tokens=scoped, salt=salt) for salt in salts]
     bag += [Prompt(tokens=scoped, lora="7"), Prompt(tokens=scoped, lora=str(2**40 + 7), salt=salts[0])]
     bag += [Prompt(tokens=plain[1], salt=salts[0]), bag[0], bag[2], multimodal(offers, prefix)]
+    secret = offers.tokens(1)  # tokens that run with one salt only, and go on in another store
+    bag += [Prompt(tokens=tokens, salt=salts[1]) for tokens in (secret, secret + offers.tokens(1))]
     return bag
 
 

@@ -1,4 +1,4 @@
-"""EVT: the map, its keys, and what one event shows by itself."""
+"""EVT: the map, its keys, and what each of them holds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import pytest
 from tests.kit.stories import T0, TOPIC, Event, Story, block, cleared, number_frame, pack, payload, removed, stored
 
 from kvwire.judges.verdict import Reason, Verdict
-from kvwire.standard.statement import Statement
-from kvwire.trace.calls import CacheCall
+from kvwire.standard.statement import Group, Statement
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
-DIGEST = "ab" * 32
 
 
 def sent(*events: Any, statement: Statement | None = None) -> Story:
@@ -73,6 +71,15 @@ def test_an_honest_stream_shows_each_sentence_as_often_as_it_could_have_broken_i
         "EVT-012": outcomes["EVT-012"].reason,
         "EVT-018": Reason.NOT_USED,
         "EVT-019": outcomes["EVT-019"].reason,
+        "EVT-028": Reason.NOT_CLAIMED,
+        "EVT-029": Reason.NOT_USED,
+        "EVT-030": Reason.NOT_USED,
+        "EVT-031": Reason.NOT_USED,
+        "EVT-032": Reason.NOT_USED,
+        "EVT-033": Reason.NOT_USED,
+        "EVT-034": Reason.NOT_USED,
+        "EVT-036": Reason.NOT_CLAIMED,
+        "EVT-037": Reason.NOT_CLAIMED,
     }
 
 
@@ -184,47 +191,6 @@ def test_the_token_range_of_four_byte_tokens() -> None:
     assert speaks(sent(event, statement=Statement(algorithm="v1_block_key"))) == set()
 
 
-def mm_key(**fields: Any) -> dict[str, Any]:
-    return {"type": "mm_key", "hash": DIGEST, "start_offset": 0, **fields}
-
-
-def multimodal(mm_keys: Any) -> Event:
-    """A store whose block holds a digest token."""
-    return {**stored("a"), "token_ids": [1, DIGEST, 32001, 32002], "mm_keys": mm_keys}
-
-
-def test_a_digest_token_is_a_permission_that_was_used() -> None:
-    story = sent(multimodal([[mm_key(), mm_key(start_offset=3, uuid="u")]]))
-    assert story.verdict("EVT-011") == (PASS, 1)
-    assert story.verdict("EVT-012") == (PASS, 1)
-    assert speaks(story) == set()
-
-
-@pytest.mark.parametrize(
-    "mm_keys",
-    [
-        None,
-        "x",
-        [],
-        [[], []],
-        [None],
-        [[{"type": "mm_key", "hash": DIGEST}]],
-        [[mm_key(hash="ab")]],
-        [[mm_key(start_offset=-1)]],
-        [[mm_key(type="mm")]],
-        [[mm_key(), 3]],
-    ],
-)
-def test_a_digest_token_without_proper_mm_keys(mm_keys: Any) -> None:
-    assert speaks(sent(multimodal(mm_keys))) == {"EVT-012"}
-
-
-def test_a_digest_token_without_any_mm_keys() -> None:
-    story = sent(without(multimodal([]), "mm_keys"))
-    assert speaks(story) == {"EVT-012"}
-    assert story.outcome("EVT-012").findings[0].seen == "1 digest tokens, no `mm_keys`"
-
-
 @pytest.mark.parametrize(
     ("event", "broken"),
     [
@@ -247,6 +213,179 @@ def test_a_block_size_that_changes_within_a_group() -> None:
     story.send(stored("c", size=2))
     assert story.verdict("EVT-014") == (FAIL, 3)
     assert story.outcome("EVT-014").findings[0].expected == "block_size 4, as in number 0"
+
+
+def test_the_declared_block_size_holds_for_each_group() -> None:
+    statement = Statement(block_size=4, groups=(Group(idx=1, block_size=8),))
+    story = sent(stored("a", size=4), stored("b", size=8, group_idx=1), stored("c", size=4, group_idx=2))
+    assert story.verdict("EVT-014") == (PASS, 3)
+    story = sent(stored("a", size=4), stored("b", size=4, group_idx=1), statement=statement)
+    assert story.verdict("EVT-014") == (FAIL, 2)
+    assert story.outcome("EVT-014").findings[0].expected == "block_size 8, as declared"
+    assert sent(stored("a", size=4), stored("b", size=8, group_idx=1), statement=statement).verdict("EVT-014") == (
+        PASS,
+        2,
+    )
+
+
+def location(names: str, medium: str | None = "STORAGE", **extra: Any) -> Event:
+    """A location update."""
+    return {**stored(names, medium=medium), "token_ids": [], "block_size": 0, **extra}
+
+
+UPDATES = Statement(extensions=("location_updates",))
+
+
+def test_a_declared_location_update_is_no_block() -> None:
+    story = sent(stored("ab"), location("ab"), location("xyx", "x-pool"), statement=UPDATES)
+    assert story.verdict("EVT-032") == (PASS, 2)
+    assert story.verdict("EVT-013") == (PASS, 1)
+    assert story.verdict("EVT-014") == (PASS, 1)
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "CHN", "HSH")} == set()
+
+
+def test_an_undeclared_location_update_is_a_store_without_tokens() -> None:
+    story = sent(location("ab"))
+    assert speaks(story) == {"EVT-013", "EVT-014"}
+    assert story.outcome("EVT-032").reason == Reason.NOT_USED
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        location("a", "GPU"),
+        location("a", None),
+        location("a", parent_block_hash=5),
+        location("a", block_size=4),
+        location("a", token_ids=[1, 2, 3]),
+        location("a", block_hashes=[]),
+    ],
+)
+def test_what_has_another_form_is_no_location_update(event: Event) -> None:
+    story = sent(event, statement=UPDATES)
+    assert speaks(story) & {"EVT-013", "EVT-014"}
+    assert story.verdict("EVT-032") == (OPEN, 0) or story.outcome("EVT-032").reason == Reason.NOT_USED
+
+
+ENTRIES = ("partial_entries",)
+
+
+def test_a_declared_partial_entry_is_below_the_size_of_its_group_and_under_any_parent() -> None:
+    statement = Statement(block_size=8, extensions=ENTRIES)
+    story = Story(statement=statement).begin()
+    story.send(stored("ab", size=8), stored("c", "nobody", size=2))
+    assert story.verdict("EVT-033") == (PASS, 1)
+    assert story.verdict("EVT-014") == (PASS, 1)
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "CHN")} == set()
+
+
+@pytest.mark.parametrize(
+    ("event", "extensions", "broken"),
+    [
+        (stored("c", "nobody", size=2), (), {"EVT-014", "CHN-003"}),
+        (stored("cd", "nobody", size=2), ENTRIES, {"EVT-014", "CHN-003"}),
+        (stored("c", "nobody", size=16), ENTRIES, {"EVT-014", "CHN-003"}),
+        (stored("c", "nobody", size=8), ENTRIES, {"CHN-003"}),
+    ],
+)
+def test_what_is_no_partial_entry(event: Event, extensions: tuple[str, ...], broken: set[str]) -> None:
+    story = Story(statement=Statement(block_size=8, extensions=extensions)).begin()
+    story.send(stored("ab", size=8), event)
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "CHN")} == broken
+
+
+def test_a_single_block_can_be_a_partial_entry_until_the_size_of_the_group_is_known() -> None:
+    story = Story(statement=Statement(extensions=ENTRIES)).begin()
+    story.send(stored("c", "nobody", size=2), stored("ab", size=8), stored("d", "nobody", size=4))
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "CHN")} == set()
+    assert story.verdict("EVT-033") == (PASS, 1)
+    story.send(stored("ef", size=4))
+    assert story.verdict("EVT-014") == (FAIL, 2)
+
+
+@pytest.mark.parametrize("extra", [None, [None, None], [[], ["adapter", ["img", 0]]], [[b"x"], None]])
+def test_extra_keys_that_are_fine(extra: Any) -> None:
+    assert sent(stored("ab", extra_keys=extra)).verdict("EVT-029") == (PASS, 1)
+
+
+@pytest.mark.parametrize("extra", [["x", "x"], [["x"]], [[], [], []], "x", 7, {}, [[], 3], [{"type": "salt"}, None]])
+def test_extra_keys_of_another_shape(extra: Any) -> None:
+    assert speaks(sent(stored("ab", extra_keys=extra))) == {"EVT-029"}
+
+
+def test_an_unknown_type_stands_alone() -> None:
+    unknown = {"type": "BlockUpdated", "x": 1}
+    assert sent(unknown, unknown).verdict("EVT-034") == (PASS, 2)
+    for other in (stored("a"), {"type": "BlockTransferred"}):
+        story = sent(other, unknown)
+        assert story.outcome("EVT-034").verdict is WARN
+    assert sent(stored("a"), removed("a"), cleared()).outcome("EVT-034").reason == Reason.NOT_USED
+
+
+FULL = (Group(idx=0, kind="full_attention"), Group(idx=1, kind="sliding_window", window=8), Group(idx=2, window=4))
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "window", "fine"),
+    [
+        (0, "full_attention", None, True),
+        (0, "mla_attention", None, False),
+        (0, "full_attention", 8, False),
+        (1, "sliding_window", 8, True),
+        (1, "sliding_window", None, False),
+        (1, "sliding_window", 16, False),
+        (1, None, 8, False),
+        (2, "chunked_local_attention", 4, True),
+        (2, None, 4, True),
+        (2, "sliding_window", None, False),
+    ],
+)
+def test_kind_and_window_are_the_declared_ones(group: int, kind: str | None, window: int | None, fine: bool) -> None:
+    event = stored("a", group_idx=group, kv_cache_spec_kind=kind, kv_cache_spec_sliding_window=window)
+    outcome = sent(event, statement=Statement(groups=FULL)).outcome("EVT-036")
+    assert (outcome.verdict, outcome.witnesses) == (PASS if fine else FAIL, 1)
+
+
+def test_a_store_that_names_no_kind_and_a_group_that_is_not_declared_are_no_occasion() -> None:
+    story = sent(stored("a", group_idx=1), stored("b", group_idx=7, kv_cache_spec_kind="mamba"))
+    assert story.outcome("EVT-036").reason == Reason.NOT_CLAIMED
+    told = sent(stored("a", group_idx=1), statement=Statement(groups=FULL))
+    assert told.verdict("EVT-036") == (OPEN, 0)
+
+
+V_ARRAY: list[Any] = ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", None]
+S_ARRAY: list[Any] = ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", {"cache_salt": "t"}]
+
+
+@pytest.mark.parametrize(
+    ("form", "event", "fine"),
+    [
+        ("array-v", V_ARRAY, True),
+        ("array-v", V_ARRAY[:7], True),
+        ("array-v", S_ARRAY, False),
+        ("array-v", stored("a"), False),
+        ("array-s", S_ARRAY, True),
+        ("array-s", V_ARRAY[:7], True),
+        ("array-s", stored("a"), False),
+    ],
+)
+def test_a_declared_legacy_form_is_the_form_of_every_event(form: Any, event: Any, fine: bool) -> None:
+    outcome = sent(event, statement=Statement(form=form)).outcome("EVT-037")
+    assert (outcome.verdict, outcome.witnesses) == (PASS if fine else FAIL, 1)
+
+
+def test_who_declares_maps_is_judged_by_another_sentence() -> None:
+    story = sent(V_ARRAY)
+    assert story.outcome("EVT-001").verdict is FAIL
+    assert story.outcome("EVT-037").reason == Reason.NOT_CLAIMED
+
+
+def test_keys_of_a_clear_have_types_too() -> None:
+    fine = {**cleared(), "medium": "CPU", "ownership": None, "epoch": "7f3a"}
+    assert sent(fine).verdict("EVT-021") == (PASS, 1)
+    assert sent(fine).verdict("EVT-016") == (PASS, 1)
+    assert speaks(sent({**cleared(), "epoch": 7})) == {"EVT-021"}
+    assert speaks(sent({**cleared(), "medium": ""})) == {"EVT-015"}
 
 
 def test_a_new_life_may_have_another_block_size() -> None:
@@ -276,56 +415,34 @@ def test_an_edition_is_a_permission_and_a_text_is_no_edition() -> None:
     assert outcome.notes == ["the `v` of a `AllBlocksCleared` is no integer"]
 
 
-def salted(salt: str, *events: Event) -> Story:
-    """Events after a prompt with a salt."""
-    story = Story().begin()
-    story.note(CacheCall(tokens=(1, 2, 3, 4), salt=salt, cached_tokens=0))
-    story.send(*events)
-    return story
-
-
-def test_a_salt_in_clear_text_is_found_where_it_stands() -> None:
-    event = stored("b", extra_keys=[["tenant-7f3a"]])
-    story = salted("tenant-7f3a", stored("a"), event)
-    assert story.verdict("EVT-019") == (FAIL, 2)
-    content = payload(stored("a"), event, ts=T0 + 2)
-    at = content.index(b"tenant-7f3a")
-    assert story.place("EVT-019") == ("1", "payload", at, content[at : at + 24].hex())
-
-
-def test_a_salt_that_is_kept_and_one_that_is_too_short_to_tell() -> None:
-    assert salted("tenant-7f3a", stored("a"), stored("b", "a")).verdict("EVT-019") == (PASS, 2)
-    assert salted("GPU", stored("a")).verdict("EVT-019") == (OPEN, 0)
-
-
-def test_a_salt_is_not_sought_in_what_came_before_it() -> None:
-    story = sent(stored("a", extra_keys=[["tenant-7f3a"]]))
-    story.note(CacheCall(tokens=(1, 2, 3, 4), salt="tenant-7f3a", cached_tokens=0))
-    assert story.verdict("EVT-019") == (OPEN, 0)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("lora_id", "7"),
+        ("lora_id", -1),
         ("lora_name", 7),
         ("group_idx", -1),
         ("group_idx", "0"),
         ("kv_cache_spec_sliding_window", -4),
         ("kv_cache_spec_kind", 1),
         ("hash_algo", 5),
+        ("locality", 1),
+        ("ownership", ["x"]),
+        ("scope", 16),
+        ("session_id", 7),
+        ("epoch", 3),
     ],
 )
 def test_a_key_of_another_type(name: str, value: Any) -> None:
     story = sent({**stored("a"), name: value})
     assert speaks(story) == {"EVT-021"}
     assert f"`{name}` that is" in story.outcome("EVT-021").findings[0].expected
-    if name in ("group_idx", "hash_algo"):
+    if name in ("group_idx", "hash_algo", "ownership"):
         assert speaks(sent({**removed("a"), name: value})) == {"EVT-021"}
 
 
 def test_nil_is_every_type_and_a_removal_without_such_keys_is_no_occasion() -> None:
-    names = ("group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "hash_algo")
+    names = ("group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "hash_algo", "ownership", "scope")
     assert sent({**stored("a"), **dict.fromkeys(names)}).verdict("EVT-021") == (PASS, 1)
     assert sent(removed("a")).verdict("EVT-021") == (OPEN, 0)
 

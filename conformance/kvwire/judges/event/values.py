@@ -1,33 +1,27 @@
-"""Event: the map, its keys, and the values that one event shows by itself (spec/event.md)."""
+"""The map of an event, its keys, and what each of them holds."""
 
 from __future__ import annotations
 
 from kvwire.cache.ledger import State
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, Say, at_batch, judge, located
+from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
 from kvwire.judges.facts import Change
+from kvwire.standard.statement import Group
+from kvwire.wire import dialect
 from kvwire.wire.events import Event, Flaw
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
-SHORT_SALT = 6
-"""A salt shorter than this many bytes may stand in a payload by chance."""
-TYPED = frozenset(
-    {"lora_id", "lora_name", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "hash_algo"}
-)
+TYPED = frozenset(dialect.TYPED)
 """The keys whose types KVW-EVT-021 fixes."""
 
 
-class EventArea(Area):
+class Values(Area):
     """Reads every event of the timeline."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.sizes: dict[int, tuple[int, int]] = {}
-        self.salts: dict[bytes, int] = {}
-        """The salts of our prompts, and the record of the first prompt with each."""
-        for prompt in self.facts.prompts:
-            if prompt.salt is not None and len(prompt.salt.encode()) >= SHORT_SALT:
-                self.salts.setdefault(prompt.salt.encode(), prompt.record)
+        """Group → its block size, and the number of the batch that said so."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.sizes.clear()
@@ -56,25 +50,34 @@ class EventArea(Area):
             for change in self.facts.changes:
                 self.own_group(batch, event, change)
         if event.kind in ("stored", "removed"):
+            self._hashes(batch, event, flaws)
+        if event.kind != "unknown":
             if event.keys & TYPED:
                 self.plain_types(batch, flaws.get("type"))
-            self._hashes(batch, event, flaws)
             self.medium(batch, event, flaws.get("medium"))
             self.registered_medium(batch, event, flaws.get("medium"), flaws.get("medium-name"))
+        elif event.tag:
+            self.alone(batch, event)
         self.edition_key(event)
-        if event.kind == "stored":
-            self.no_salt(batch, event)
+        self.declared_form(batch, event)
 
     def _stored(self, batch: Batch, event: Event, flaws: dict[str, Flaw]) -> None:
         self.stored_keys(batch, event, flaws.get("missing-key"))
         if "token_ids" in event.keys:
             self.token_range(batch, event, flaws.get("token"))
-            self.digest_tokens(event)
-            self.mm_keys(batch, event, flaws.get("mm-missing"))
-            if "length" in flaws or event.whole:
-                self.full_blocks(batch, flaws.get("length"))
+        if "extra_keys" in event.keys:
+            self.extra_keys(batch, flaws.get("extra-keys"))
+        if event.spec_kind is not None or event.window is not None:
+            self.declared_kind(batch, event)
+        if self.facts.location:
+            self.location_update()
+            return
+        if "token_ids" in event.keys and ("length" in flaws or event.whole):
+            self.full_blocks(batch, flaws.get("length"))
         if "block_size" in event.keys:
             self.block_size(batch, event, flaws.get("block-size"))
+        if self.facts.partial:
+            self.partial_entry()
 
     def _hashes(self, batch: Batch, event: Event, flaws: dict[str, Flaw]) -> None:
         if "block_hashes" not in event.keys:
@@ -179,62 +182,56 @@ class EventArea(Area):
     def _algorithm(self, event: Event) -> str | None:
         return event.hash_algo or self.context.statement.algorithm
 
-    @judge("KVW-EVT-011")
-    def digest_tokens(self, say: Say, event: Event) -> None:
-        """KVW-EVT-011: A publisher MAY send the digest token of a multimodal item as a string of exactly 64
-        hexadecimal digits in `token_ids`.
-        """
-        say.saw(sum(1 for token in event.tokens if isinstance(token, bytes)))
-
-    @judge("KVW-EVT-012")
-    def mm_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
-        """KVW-EVT-012: A publisher MUST send `mm_keys`, with one list of `mm_key` maps per element of `block_hashes`,
-        in every `BlockStored` whose `token_ids` hold a digest string.
-        """
-        if not any(isinstance(token, bytes) for token in event.tokens):
-            return
-        if flaw is None and event.mm_keys is None:
-            flaw = Flaw(
-                "mm-shape",
-                "`mm_keys` with one list of `mm_key` maps per block hash",
-                "`mm_keys` of another shape",
-                event.start,
-                event.end,
-            )
-        elif flaw is None and event.mm_keys is not None and len(event.mm_keys) != len(event.hashes):
-            flaw = Flaw(
-                "mm-count",
-                f"one list per block hash, {len(event.hashes)}",
-                f"{len(event.mm_keys)} lists",
-                event.start,
-                event.end,
-            )
-        say.weigh(batch, flaw)
-
     @judge("KVW-EVT-013")
     def full_blocks(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-013: A publisher MUST announce full blocks only: in every `BlockStored`, `block_hashes` is not
-        empty and `token_ids` holds exactly `block_size` elements per hash.
+        """KVW-EVT-013: A publisher MUST announce full blocks only: in every `BlockStored` that is no location update,
+        `block_hashes` is not empty and `token_ids` holds exactly `block_size` elements per hash.
+
+        A store in the form of a location update is one where the publisher declares them.
         """
         say.weigh(batch, flaw)
 
     @judge("KVW-EVT-014")
     def block_size(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
         """KVW-EVT-014: A publisher MUST send `block_size` as a positive integer that stays the same for each group of
-        a stream within an incarnation.
+        a stream within an incarnation and is the declared one where one is declared for the group, location updates
+        and partial entries excepted.
+
+        Where partial entries are declared and the size of the group is not known, a single block can be one.
         """
         size = event.block_size
         if flaw is None and size is not None and "engine" not in self.muted:
-            first, number = self.sizes.setdefault(event.group, (size, batch.number))
-            if size != first:
-                flaw = Flaw(
-                    "block-size",
-                    f"block_size {first}, as in number {number}",
-                    f"block_size {size}",
-                    event.start,
-                    event.end,
-                )
+            if self.facts.partial:
+                return
+            declared = self.context.statement.declared_block_size(event.group)
+            if declared is not None and size != declared:
+                flaw = _another_size(event, declared, "as declared")
+            elif self.facts.partial is None:
+                return
+            else:
+                first, number = self.sizes.setdefault(event.group, (size, batch.number))
+                if size != first:
+                    flaw = _another_size(event, first, f"as in number {number}")
         say.weigh(batch, flaw)
+
+    @judge("KVW-EVT-032")
+    def location_update(self, say: Say) -> None:
+        """KVW-EVT-032: A publisher that declares the extension `location_updates` MAY announce by a `BlockStored` with
+        empty `token_ids`, `block_size` 0, a nil parent and a medium that is neither `GPU` nor nil that the blocks of
+        its hashes are resident in that location.
+
+        Without the declaration such a store breaks KVW-EVT-013.
+        """
+        say.saw()
+
+    @judge("KVW-EVT-033")
+    def partial_entry(self, say: Say) -> None:
+        """KVW-EVT-033: A publisher that declares the extension `partial_entries` MAY announce single blocks with a
+        `block_size` below that of their group, under a parent that was not announced.
+
+        Without the declaration such a store breaks KVW-EVT-014.
+        """
+        say.saw()
 
     # the rest
 
@@ -285,31 +282,85 @@ class EventArea(Area):
         elif "v" in event.keys:
             say.note(f"the `v` of a `{event.tag}` is no integer")
 
-    @judge("KVW-EVT-019")
-    def no_salt(self, say: Say, batch: Batch, event: Event) -> None:
-        """KVW-EVT-019: A publisher MUST NOT put the clear text of a cache salt into an event.
-
-        Only salts that the harness used before the event are looked for, so that a chance string is no failure.
-        """
-        used = [salt for salt, record in self.salts.items() if record < batch.record]
-        if not used:
-            return
-        for salt in used:
-            if salt not in batch.payload:
-                continue
-            where = located(batch, event)
-            chunk = batch.payload[where.start : where.end]
-            if salt in chunk:
-                start = where.start + chunk.index(salt)
-                flaw = Flaw("salt", "no clear text of a cache salt", repr(salt.decode()), start, start + len(salt))
-                say.weigh(batch, flaw)
-                return
-        say.saw()
-
     @judge("KVW-EVT-021")
     def plain_types(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
-        """KVW-EVT-021: A publisher MUST send `lora_id` as an integer or nil, `lora_name` as a string or nil, and,
-        where it sends them, `group_idx` and `kv_cache_spec_sliding_window` as non-negative integers or nil,
-        `kv_cache_spec_kind` and `hash_algo` as strings or nil.
+        """KVW-EVT-021: A publisher MUST send `lora_id` as an integer in 0…2^64−1 or nil, `lora_name` as a string or
+        nil, and, where it sends them, `group_idx` and `kv_cache_spec_sliding_window` as non-negative integers or nil,
+        `kv_cache_spec_kind`, `hash_algo`, `locality`, `ownership`, `scope`, `session_id` and `epoch` as strings or
+        nil.
         """
         say.weigh(batch, flaw)
+
+    @judge("KVW-EVT-029", unclaimed=unused)
+    def extra_keys(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-029: A publisher MUST send `extra_keys`, where it sends it, as nil or as an array with exactly one
+        element per element of `block_hashes`, each of them nil or an array.
+        """
+        say.weigh(batch, flaw)
+
+    @judge("KVW-EVT-034", unclaimed=unused)
+    def alone(self, say: Say, batch: Batch, event: Event) -> None:
+        """KVW-EVT-034: A publisher SHOULD send an event of a `type` that this standard does not define in a batch
+        without events of other types.
+        """
+        others = sorted({other.tag for other in batch.reading.events} - {event.tag, ""})
+        if not others:
+            say.saw()
+        else:
+            say.broke(
+                f"a batch of its own for an event of the type {event.tag!r}",
+                f"a batch with {', '.join(map(repr, others))} too",
+                at_batch(batch, event=event),
+            )
+
+    @judge("KVW-EVT-036", unclaimed=unless(lambda _, statement: any(map(_described, statement.groups))))
+    def declared_kind(self, say: Say, batch: Batch, event: Event) -> None:
+        """KVW-EVT-036: A publisher MUST send, in the stores of a group for which a kind or window is declared, that
+        kind and window, if it sends any.
+
+        A declared kind without a window declares that there is none.
+        """
+        group = self.context.statement.group(event.group)
+        if group is None or not _described(group):
+            return
+        kind = event.spec_kind if group.kind is None else group.kind
+        if (event.spec_kind, event.window) == (kind, group.window):
+            say.saw()
+        else:
+            say.broke(
+                f"{_kind(kind, group.window)} in group {event.group}, as declared",
+                _kind(event.spec_kind, event.window),
+                at_batch(batch, event=event),
+            )
+
+    @judge("KVW-EVT-037", unclaimed=unless(lambda _, statement: statement.form != "map"))
+    def declared_form(self, say: Say, batch: Batch, event: Event) -> None:
+        """KVW-EVT-037: A publisher that declares a legacy form of events MUST send every event in that form.
+
+        Arrays that both forms have in common are of either.
+        """
+        form = self.context.statement.form
+        if form == "map" or event.form == "none":
+            return
+        if event.form in (form, "array"):
+            say.saw()
+        else:
+            say.broke(
+                f"an event in the form `{form}`, as declared",
+                "a map" if event.form == "map" else f"one in the form `{event.form}`",
+                at_batch(batch, event=event),
+            )
+
+
+def _another_size(event: Event, expected: int, why: str) -> Flaw:
+    return Flaw("block-size", f"block_size {expected}, {why}", f"block_size {event.block_size}", event.start, event.end)
+
+
+def _described(group: Group) -> bool:
+    """Whether kind or window are declared of a group."""
+    return group.kind is not None or group.window is not None
+
+
+def _kind(kind: str | None, window: int | None) -> str:
+    named = "no kind" if kind is None else f"the kind {kind!r}"
+    return f"{named}, {'no window' if window is None else f'window {window}'}"

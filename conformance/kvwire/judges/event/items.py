@@ -1,0 +1,206 @@
+"""Multimodal items: their digest tokens, and the keys that say which blocks hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvwire.cache.chains import ROOT, Chains, extend
+from kvwire.history.timeline import Batch, Gap, Incarnation
+from kvwire.judges.area import Area, Context, Say, at_batch, judge, unused
+from kvwire.trace.stimuli import Prompt
+from kvwire.wire.events import Event, Flaw
+
+Keys = tuple[tuple[bytes, int], ...]
+"""The keys of a block: digest and start offset of each item."""
+COUNTED = 3
+"""As many ids that count up behind a digest are synthetic ones, where smaller ones follow."""
+
+
+class Items(Area):
+    """Holds the keys of blocks against their tokens, and against the items of our prompts."""
+
+    memory = "O(window)"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        prompts = self.facts.prompts
+        self.chains = Chains(prompts) if any(prompt.items for prompt in prompts) else None
+        self._known: dict[int, dict[bytes, Keys]] = {}
+        """Block size → chain of a prompt → the keys of its last block."""
+
+    def on_incarnation(self, incarnation: Incarnation) -> None:
+        self._begin()
+
+    def on_gap(self, gap: Gap) -> None:
+        if gap.maybe_restart:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.chains is not None:
+            self.chains.begin()
+
+    def on_event(self, batch: Batch, event: Event) -> None:
+        if event.kind != "stored" or not {"token_ids", "mm_keys"} & event.keys:
+            return
+        flaws: dict[str, Flaw] = {}
+        for flaw in event.flaws:
+            flaws.setdefault(flaw.code, flaw)
+        self.digest_tokens(event)
+        self.mm_keys(batch, event, flaws.get("mm-missing"))
+        if "mm-key" in flaws or any(event.mm_keys or ()):
+            self.mm_key_maps(batch, flaws.get("mm-key"))
+        if event.whole:
+            chains = self._chains(batch, event)
+            if not {"mm-missing", "mm-key"} & set(flaws):
+                self.every_item(batch, event, chains)
+
+    def _chains(self, batch: Batch, event: Event) -> Sequence[bytes | None]:
+        """The chain of each block, as far as prompts explain chains."""
+        if self.chains is None:
+            return [None] * len(event.hashes)
+        return [link.chain for link, _ in self.chains.stored(event, batch.record)]
+
+    @judge("KVW-EVT-011")
+    def digest_tokens(self, say: Say, event: Event) -> None:
+        """KVW-EVT-011: A publisher MAY send the digest token of a multimodal item as a string of exactly 64
+        hexadecimal digits in `token_ids`.
+        """
+        say.saw(sum(1 for token in event.tokens if isinstance(token, bytes)))
+
+    @judge("KVW-EVT-012")
+    def mm_keys(self, say: Say, batch: Batch, event: Event, flaw: Flaw | None) -> None:
+        """KVW-EVT-012: A publisher MUST send `mm_keys`, with one list of `mm_key` maps per element of `block_hashes`,
+        in every `BlockStored` whose `token_ids` hold a digest string.
+
+        What the lists hold is for KVW-EVT-030.
+        """
+        if any(isinstance(token, bytes) for token in event.tokens):
+            say.weigh(batch, flaw)
+
+    @judge("KVW-EVT-030", unclaimed=unused)
+    def mm_key_maps(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
+        """KVW-EVT-030: A publisher MUST send as element of a list in `mm_keys` a map with the `type` `mm_key`, a
+        `hash` of exactly 64 hexadecimal digits, a non-negative integer `start_offset` and, if any, a string `uuid`,
+        and no other key.
+        """
+        say.weigh(batch, flaw)
+
+    @judge("KVW-EVT-031", unclaimed=unused)
+    def every_item(self, say: Say, batch: Batch, event: Event, chains: Sequence[bytes | None]) -> None:
+        """KVW-EVT-031: A publisher MUST list in the `mm_keys` of a block every item of which the block holds tokens,
+        each once in each of its stretches, with the item's digest and the item's offset there.
+
+        Which items those are, the prompts of ours say. Of others it is known where digest tokens stand, and that an
+        item goes on as long as the ids behind its digest count up.
+        """
+        known = self._of_prompts(event.block_size or 1)
+        keys = event.mm_keys or ((),) * len(event.hashes)
+        if len(keys) != len(event.hashes):
+            return
+        told = False
+        for index, (chain, own) in enumerate(zip(chains, keys, strict=True)):
+            expected = None if chain is None else known.get(chain)
+            if expected is not None:
+                fault = _differ(expected, own)
+                told = told or bool(expected)
+            else:
+                fault = _contradicts(event, keys, index)
+                told = told or any(isinstance(token, bytes) for token in event.block(index))
+            if fault is not None:
+                say.broke(fault[0], f"{fault[1]} in block {index} of the event", at_batch(batch, event=event))
+                return
+        if told:
+            say.saw()
+
+    def _of_prompts(self, size: int) -> dict[bytes, Keys]:
+        if self.chains is None:
+            return {}
+        if size not in self._known:
+            found: dict[bytes, Keys | None] = {}
+            for prompt in self.facts.prompts:
+                chain = ROOT
+                for start in range(0, len(prompt.tokens) - size + 1, size):
+                    chain = extend(chain, prompt.tokens[start : start + size])
+                    own = _keys(prompt, start, start + size)
+                    found[chain] = own if found.get(chain, own) == own else None
+            self._known[size] = {chain: own for chain, own in found.items() if own is not None}
+        return self._known[size]
+
+
+def _keys(prompt: Prompt, start: int, end: int) -> Keys | None:
+    """The keys of a block of a prompt; None where its items are not known."""
+    if prompt.items is None:
+        return None
+    found: list[tuple[bytes, int]] = []
+    for digest, runs in prompt.items:
+        before = 0
+        for position, length in runs:
+            first = max(start, position)
+            if first < min(end, position + length):
+                found.append((digest, before + first - position))
+            before += length
+    return tuple(sorted(found))
+
+
+def _text(keys: Sequence[tuple[bytes, int]]) -> str:
+    return ", ".join(f"{digest.hex()[:8]}… at offset {offset}" for digest, offset in keys) or "no key"
+
+
+def _differ(expected: Keys, own: Keys) -> tuple[str, str] | None:
+    """What was expected and what was seen, where the keys of a block are not those of the prompt."""
+    same = tuple(sorted(own)) == expected
+    return None if same else (f"keys for the items of the prompt: {_text(expected)}", _text(own))
+
+
+def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, str] | None:
+    """What was expected and what was seen, where the keys of a block cannot be true of the tokens of the event.
+
+    Nothing is known where no digest token is sent in clear.
+    """
+    size, own = event.block_size or 1, keys[index]
+    start, end = index * size, (index + 1) * size
+    begun: dict[bytes, list[int]] = {}
+    for at, token in enumerate(event.tokens[:end]):
+        if isinstance(token, bytes):
+            begun.setdefault(token, []).append(at)
+    if not any(isinstance(token, bytes) for token in event.tokens):
+        return None
+    here = {digest for digest, places in begun.items() if places[-1] >= start}
+    first = {digest for digest, offset in own if offset == 0}
+    if here != first:
+        begin = _text([(digest, 0) for digest in sorted(here)])
+        return f"keys at offset 0 for the digest tokens of the block: {begin}", _text(own)
+    for digest in {digest for digest, offset in own if offset and digest in begun}:
+        places, offsets = begun[digest], sorted(offset for key, offset in own if offset and key == digest)
+        if not any(_may_be(event.tokens, place, start, end, offsets) for place in places):
+            there = _text([(digest, start - places[-1])])
+            return f"the offset of the item's first token in the block: {there}", _text(own)
+    for digest, places in begun.items():
+        if places[-1] < start and _goes_on(event.tokens, places[-1], start) and digest not in {d for d, _ in own}:
+            return f"a key for the item that goes on: {_text([(digest, start - places[-1])])}", _text(own)
+    return None
+
+
+def _counted(tokens: Sequence[int | bytes], place: int) -> int:
+    """Where the ids that count up behind a digest token end."""
+    at = place + 1
+    begin = tokens[at] if at < len(tokens) else None
+    while isinstance(begin, int) and at < len(tokens) and tokens[at] == begin + at - place - 1:
+        at += 1
+    return at
+
+
+def _may_be(tokens: Sequence[int | bytes], place: int, start: int, end: int, offsets: Sequence[int]) -> bool:
+    """Whether stretches of an item that begins at ``place`` can begin at these offsets in ``start``…``end``−1."""
+    if offsets[-1] > end - 1 - place:
+        return False
+    return place >= start or _counted(tokens, place) <= start or offsets[0] == start - place
+
+
+def _goes_on(tokens: Sequence[int | bytes], place: int, start: int) -> bool:
+    """Whether the ids behind a digest count up into the block at ``start``, end there, and are no text."""
+    end = _counted(tokens, place)
+    if end <= start or start - place < COUNTED or end == len(tokens):
+        return False
+    begin, behind = tokens[place + 1], tokens[end]
+    return isinstance(begin, int) and isinstance(behind, int) and behind < begin
