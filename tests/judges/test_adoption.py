@@ -84,7 +84,7 @@ SALTED = "salt as bare string in `extra_keys` (vLLM#33304)"
 TOP_LEVEL = "top-level `cache_salt` (SGLang#37482, Dynamo#8197)"
 
 
-@row(SALTED, awaits="EVT-019")
+@row(SALTED)
 def salt_in_extra_keys() -> Story:
     """In the first block of the chain."""
     return salted(stored("ab", extra_keys=[[SALT], None]), stored("c", "b", extra_keys=[None]), salt="clear")
@@ -96,7 +96,7 @@ def salt_in_extra_keys_without_a_word() -> Story:
     return salted(stored("ab", extra_keys=[[SALT], None]), stored("c", "b", extra_keys=[None]))
 
 
-@row(TOP_LEVEL, awaits="EVT-019")
+@row(TOP_LEVEL)
 def salt_in_a_key() -> Story:
     """In every store of the chain."""
     return salted(stored("ab", cache_salt=SALT), stored("c", "b", cache_salt=SALT), salt="clear")
@@ -108,7 +108,7 @@ def salt_in_a_key_without_a_word() -> Story:
     return salted(stored("ab", cache_salt=SALT))
 
 
-@row("salts per token range (vLLM#52655)", awaits="EVT-019")
+@row("salts per token range (vLLM#52655)")
 def salts_per_range() -> Story:
     """Another salt from the second block on: the chain is of the scope of its first block."""
     return salted(stored("ab", extra_keys=[[SALT], ["tenant-b"]]), stored("c", "b"), salt="clear")
@@ -252,7 +252,7 @@ def placeholder(names: str, medium: str = "CPU") -> Event:
     return stored(names, size=0, medium=medium)
 
 
-@row(UPDATES, awaits="EVT-032")
+@row(UPDATES)
 def location_updates() -> Story:
     """Of blocks that were announced, and of one that never was; one of them leaves again."""
     return told(stored("ab"), placeholder("abz"), more=(removed("a", medium="CPU"),), extensions=("location_updates",))
@@ -264,7 +264,7 @@ def location_updates_without_a_word() -> Story:
     return told(stored("ab"), placeholder("ab"))
 
 
-@row(PARTIAL, awaits="EVT-033")
+@row(PARTIAL)
 def partial_entries() -> Story:
     """Two entries at finer boundaries, under parents that nobody announced."""
     declared = {"extensions": ("partial_entries",), "groups": (Group(idx=0, kind="full_attention", block_size=16),)}
@@ -345,7 +345,7 @@ def other_events() -> Story:
     return story
 
 
-@row(UNKNOWN, "EVT-034", awaits="EVT-034")
+@row(UNKNOWN, "EVT-034")
 def other_events_among_ours() -> Story:
     """Beside a store: most readers lose it."""
     return told(stored("ab"), inactive("ab"))
