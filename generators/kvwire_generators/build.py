@@ -14,6 +14,7 @@ from kvwire.vectors.layout import name_of, write_file, write_manifest
 from kvwire.vectors.model import EDITION
 from kvwire_generators import consumers, coverage, known
 from kvwire_generators.endpoints import endpoint_vectors
+from kvwire_generators.following import consumer_vectors
 from kvwire_generators.frames import envelope_vectors, replay_vectors
 from kvwire_generators.hash import hash_vectors
 from kvwire_generators.sessions import index, plans
@@ -22,7 +23,7 @@ from kvwire_generators.wire import wire_vectors
 
 BY_HAND = (known.PATH,)
 """Data files that hold facts from elsewhere and are not generated."""
-GENERATORS = (wire_vectors, envelope_vectors, replay_vectors, endpoint_vectors)
+GENERATORS = (wire_vectors, envelope_vectors, replay_vectors, endpoint_vectors, consumer_vectors)
 SHOWN = 100
 
 

@@ -38,9 +38,10 @@ class Consumer:
 
     `endpoint` and `replay` (or `None`) are that rank's own endpoints; `topic` is compared, not only subscribed
     to, because a subscription matches prefixes. `algorithm` is the hash label that the publisher declares, if
-    it announces none. `reply_bound_s` bounds the silence within an answer [KVW-REP-024], `queue` the messages
-    waiting here, `max_message` their size in bytes and with it all that one batch may hold. `prepare` sets options
-    on each socket before it connects (CURVE keys, say). A `context` that is passed in is not ended here.
+    it announces none, `counted` says that it declares counted residency. `reply_bound_s` bounds the silence within
+    an answer [KVW-REP-024], `queue` the messages waiting here, `max_message` their size in bytes and with it all
+    that one batch may hold. `prepare` sets options on each socket before it connects (CURVE keys, say). A `context`
+    that is passed in is not ended here.
 
     Not thread-safe. One thread may hold and poll several consumers.
     """
@@ -52,6 +53,7 @@ class Consumer:
         *,
         topic: bytes = b"",
         algorithm: str | None = None,
+        counted: bool = False,
         context: "zmq.Context[Socket] | None" = None,
         reply_bound_s: float = 2.0,
         queue: int = 100_000,
@@ -59,7 +61,7 @@ class Consumer:
         prepare: Prepare | None = None,
     ) -> None:
         self._ipv6 = endpoints.parse(endpoint).ipv6 or (replay is not None and endpoints.parse(replay).ipv6)
-        self.stream = Stream(Residents(algorithm))
+        self.stream = Stream(Residents(algorithm, counted=counted))
         self.foreign = 0
         """Messages that were not of this form, or had another topic."""
         self._endpoint = endpoint

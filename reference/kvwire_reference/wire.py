@@ -19,6 +19,7 @@ from kvwire_reference.hashing import I64_MIN, U32_MAX, U64_MAX, signed, unsigned
 
 __all__ = [
     "END_SEQUENCE",
+    "SNAPSHOT_START",
     "AllBlocksCleared",
     "Batch",
     "BlockRemoved",
@@ -52,6 +53,8 @@ TokenId: TypeAlias = int | str
 """A token id, or a multimodal digest token as its 64 hex digits."""
 
 END_SEQUENCE: Final = b"\xff" * 8
+SNAPSHOT_START: Final = int.from_bytes(b"snapshot", "big")
+"""A start of replay that is no number: a client leaves it to those who mean a snapshot by it [KVW-REP-025]."""
 RANK_MAX: Final = 2**31 - 1
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
@@ -131,6 +134,11 @@ class AllBlocksCleared(msgspec.Struct, frozen=True, kw_only=True, tag_field="typ
     ownership: str | msgspec.UnsetType | None = msgspec.UNSET
     epoch: str | None = None
     v: int | None = None
+
+    @property
+    def names_all(self) -> bool:
+        """Whether it names every location of the stream."""
+        return self.medium is msgspec.UNSET and self.ownership is msgspec.UNSET
 
 
 Event: TypeAlias = BlockStored | BlockRemoved | AllBlocksCleared
@@ -235,7 +243,9 @@ def parse_live(frames: Sequence[bytes]) -> Message:
 
 
 def replay_request_frames(start: int) -> list[bytes]:
-    """Frames that a DEALER sends to ask for every retained batch from `start` on."""
+    """Frames that a DEALER sends to ask for every retained batch from `start` on; raises `WireError`."""
+    if start == SNAPSHOT_START:
+        raise WireError(f"start: {start} is reserved; ask from the number before it")
     return [b"", encode_sequence(start)]
 
 

@@ -335,3 +335,8 @@ def test_hashing_needs_the_standard_library_only() -> None:
         "sys.exit(any(name.split('.')[0] in ('zmq', 'msgspec', 'kvwire') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("key", "tag"), [(None, "5e40b1feca4586cb"), (b"k", "e48b7fa0fb96a5e4")])
+def test_scope_tags_of_the_standard(key: bytes | None, tag: str) -> None:
+    assert h.scope_tag("tenant-a", key) == tag

@@ -12,6 +12,8 @@ from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, BlockSt
 
 TOKENS = list(range(1000, 1012))
 DIGEST = bytes(range(32))
+U32, U64 = h.ALGORITHMS["v2_sha256_64/u32"], h.ALGORITHMS["v2_sha256_64/u64"]
+V1 = h.ALGORITHMS["v1_block_key"]
 
 
 def store(
@@ -55,6 +57,11 @@ def gone(*values: int, medium: str | None = "GPU", **more: Any) -> BlockRemoved:
     return BlockRemoved(block_hashes=values, medium=medium, **more)
 
 
+def moved(*values: int) -> BlockStored:
+    """A location update: keys that are also in host memory."""
+    return msgspec.structs.replace(plain(*values, medium="CPU"), parent_block_hash=None, token_ids=(), block_size=0)
+
+
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
@@ -74,10 +81,57 @@ def gone(*values: int, medium: str | None = "GPU", **more: Any) -> BlockRemoved:
         ([gone(5)], {}),
         ([plain(1, hash_algo="a"), plain(2, hash_algo="b")], {("a", "GPU", 0): {1}, ("b", "GPU", 0): {2}}),
         ([plain(1, hash_algo="a"), gone(1)], {}),
+        ([plain(1, locality="LOCAL"), gone(1)], {(None, "GPU", 0, "LOCAL"): {1}}),
+        ([plain(1, locality="REMOTE"), gone(1, locality="REMOTE")], {}),
+        ([plain(1), plain(1, ownership="shared"), gone(1)], {(None, "GPU", 0, None, "shared"): {1}}),
+        ([plain(1, ownership="shared"), gone(1, ownership="shared")], {}),
+        ([plain(1), plain(1), gone(1)], {}),
+        ([plain(1), plain(2, medium="CPU"), AllBlocksCleared(medium="CPU")], {(None, "GPU", 0): {1}}),
+        ([plain(1), plain(2, medium=None), AllBlocksCleared(medium=None)], {(None, "GPU", 0): {1}}),
+        ([plain(1), plain(1, group_idx=1), AllBlocksCleared(medium="GPU")], {}),
+        (
+            [plain(1), plain(2, ownership="shared"), AllBlocksCleared(ownership=None)],
+            {(None, "GPU", 0, None, "shared"): {2}},
+        ),
+        (
+            [
+                plain(1, ownership="x"),
+                plain(2, medium="CPU", ownership="x"),
+                plain(3, medium="CPU"),
+                AllBlocksCleared(medium="CPU", ownership="x"),
+            ],
+            {(None, "GPU", 0, None, "x"): {1}, (None, "CPU", 0): {3}},
+        ),
+        ([plain(1), moved(1, 2)], {(None, "GPU", 0): {1}, (None, "CPU", 0): {1, 2}}),
+        ([moved(1, 2), gone(1, medium="CPU")], {(None, "CPU", 0): {2}}),
     ],
 )
 def test_places(events: list[Event], expected: dict[Any, set[int]]) -> None:
     assert taken(*events).tables() == {Place(*place): frozenset(table) for place, table in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("events", "left"),
+    [
+        ([plain(1), plain(1), gone(1)], {1}),
+        ([plain(1), plain(1), gone(1), gone(1)], set()),
+        ([plain(1), plain(1, medium="CPU"), gone(1)], set()),
+        ([plain(1), plain(1), AllBlocksCleared(medium="GPU"), plain(1), gone(1)], set()),
+        ([plain(1), plain(1), AllBlocksCleared(), plain(1), gone(1)], set()),
+        ([gone(1), plain(1), gone(1)], set()),
+    ],
+)
+def test_under_counted_residency_each_copy_goes_by_itself(events: list[Event], left: set[int]) -> None:
+    residents = Residents(counted=True)
+    residents.apply(Batch(0.0, tuple(events), 0))
+    assert residents.tables().get(Place(None, "GPU", 0), frozenset()) == left
+
+
+def test_a_clear_that_names_locations_says_nothing_about_the_others() -> None:
+    residents = taken(plain(1), AllBlocksCleared(medium="CPU"))
+    assert not residents.complete
+    residents.apply(Batch(0.0, (AllBlocksCleared(), plain(1), AllBlocksCleared(medium="CPU")), 0))
+    assert residents.complete
 
 
 def test_what_is_absent_is_known_only_when_complete() -> None:
@@ -127,6 +181,61 @@ def test_a_bare_label_settles_on_the_width_that_reproduces_a_root_block(width: s
     assert residents.functions() == (function,)
 
 
+def test_a_scope_tag_tells_what_is_of_another_scope() -> None:
+    salt = "tenant-a"
+    tag = h.scope_tag(salt)
+    event = store(U32, TOKENS, salt=h.salt_id(salt), scope=tag)
+    residents = taken(event)
+    assert tally(residents) == (0, 0, 0, None), "its salt is known to be one, and not known"
+    assert residents.prefix(TOKENS, "GPU", salt=salt) == 3
+    assert residents.prefix(TOKENS, "GPU", salt_id=h.salt_id(salt), scope=tag) == 3
+    assert residents.prefix(TOKENS, "GPU", salt_id=h.salt_id(salt), scope=h.scope_tag("tenant-b")) == 0
+    assert residents.prefix(TOKENS, "GPU", salt="tenant-b") == residents.prefix(TOKENS, "GPU") == 0
+    untagged = taken(store(U32, TOKENS, salt=h.salt_id(salt)))
+    assert untagged.prefix(TOKENS, "GPU", salt=salt) == 3, "a stream that has no tags"
+
+
+def test_a_tag_under_a_deployment_key_is_given_by_the_caller() -> None:
+    residents = taken(store(U32, TOKENS, salt=h.salt_id("tenant-a"), scope=h.scope_tag("tenant-a", b"k")))
+    assert residents.prefix(TOKENS, "GPU", salt="tenant-a") == 0
+    assert residents.prefix(TOKENS, "GPU", salt="tenant-a", scope=h.scope_tag("tenant-a", b"k")) == 3
+
+
+def test_an_adapter_is_its_name_and_an_equal_id_on_two_streams_says_nothing() -> None:
+    def of(name: str) -> Residents:
+        return taken(msgspec.structs.replace(store(U32, TOKENS, lora=7), lora_name=name))
+
+    first, second = of("summaries"), of("poems")
+    assert [one.prefix(TOKENS, "GPU", lora_name="poems") for one in (first, second)] == [0, 3]
+    assert first.prefix(TOKENS, "GPU", lora_name="unheard of") == 0
+    assert first.prefix(TOKENS, "GPU", lora_id=7) == 3
+    first.restart()
+    assert first.prefix(TOKENS, "GPU", lora_name="summaries") == 0, "the next life may number its adapters anew"
+
+
+def test_a_partial_entry_leaves_the_block_size_of_its_group() -> None:
+    partial = msgspec.structs.replace(store(U32, TOKENS[:2]), block_size=2, parent_block_hash=99, block_hashes=(5,))
+    for events in ((store(U32, TOKENS), partial), (partial, store(U32, TOKENS))):
+        residents = taken(*events)
+        assert residents.prefix(TOKENS, "GPU") == 3
+        assert residents.tables()[Place(U32.label, "GPU", 0)] > {5}
+    at_root = msgspec.structs.replace(partial, parent_block_hash=None)
+    assert tally(taken(store(U32, TOKENS), at_root)) == (1, 0, 0, True)
+
+
+def test_a_location_update_is_found_once_the_stream_tells_its_function() -> None:
+    event = store(U32, TOKENS)
+    residents = taken(event, moved(*event.block_hashes[:2]))
+    assert residents.prefix(TOKENS, "CPU") == 2
+    assert residents.prefix(TOKENS, "GPU") == 3
+
+
+def test_locations_are_looked_up_one_by_one() -> None:
+    residents = taken(store(U32, TOKENS, ownership="pool", locality="REMOTE"))
+    assert residents.prefix(TOKENS, "GPU") == 0
+    assert residents.prefix(TOKENS, "GPU", ownership="pool", locality="REMOTE") == 3
+
+
 def test_a_bare_label_settles_on_tokens_that_one_width_does_not_take() -> None:
     function = h.ALGORITHMS["v2_sha256_64/u64"]
     residents = taken(store(function, [2**31, 1, 2, 3], hash_algo="v2_sha256_64"))
@@ -161,10 +270,6 @@ def test_an_unknown_function_matches_no_prompt(label: str | None) -> None:
     assert residents.functions() == ()
     assert residents.prefix(TOKENS, "GPU") == 0
     assert sum(map(len, residents.tables().values())) == 3
-
-
-U32, U64 = h.ALGORITHMS["v2_sha256_64/u32"], h.ALGORITHMS["v2_sha256_64/u64"]
-V1 = h.ALGORITHMS["v1_block_key"]
 
 
 def tally(residents: Residents) -> tuple[int, int, int, bool | None]:

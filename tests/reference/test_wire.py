@@ -362,3 +362,25 @@ def test_encode_refuses_and_names(bad: Any, named: str) -> None:
 def test_signed_and_unsigned_are_inverse(value: int) -> None:
     assert wire.unsigned(wire.signed(value)) == wire.unsigned(value) == value
     assert -(2**63) <= wire.signed(value) < 2**63
+
+
+def test_a_client_leaves_the_reserved_start_alone() -> None:
+    reserved = int.from_bytes(b"snapshot", "big")
+    with pytest.raises(wire.WireError, match="reserved"):
+        wire.replay_request_frames(reserved)
+    assert wire.parse_replay_request([b"", b"snapshot"]) == reserved, "to a publisher it is a start like others"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        AllBlocksCleared(),
+        AllBlocksCleared(medium="CPU", epoch="e1"),
+        AllBlocksCleared(medium=None),
+        AllBlocksCleared(ownership=None),
+    ],
+)
+def test_absent_and_nil_are_told_apart_in_a_clear(event: AllBlocksCleared) -> None:
+    payload = wire.encode(Batch(0.0, (event,), 0))
+    assert wire.decode_lenient(payload) == wire.decode(payload) == Batch(0.0, (event,), 0)
+    assert event.names_all == (event == AllBlocksCleared())

@@ -31,6 +31,7 @@ NAMES = {
     "statement",
     "trace",
     "vectors",
+    "vectors-consumer",
     "vectors-consumers",
     "vectors-endpoint",
     "vectors-envelope",

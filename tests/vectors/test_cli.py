@@ -17,6 +17,7 @@ from kvwire.vectors import access, asking, filtering, manifest
 from kvwire.vectors.asking import Question, grade
 
 FILTERS = str(Path(__file__).with_name("filters.py"))
+FOLLOWING = str(Path(__file__).with_name("following.py"))
 V1 = ("--only", "hash/v1_block_key", "--skip", "invalid")
 FOURTH = "v1-known-salt-root"
 
@@ -115,7 +116,7 @@ def test_refusing_is_right_where_it_has_to_be() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--only", "hash/v3"), "no vectors 'hash/v3'; there are endpoint, envelope, hash, replay, session, wire"),
+        (("--only", "hash/v3"), "no vectors 'hash/v3'; there are consumer, endpoint, envelope, hash, replay, session"),
         (("--flag", "no-such"), "no test here has the flag 'no-such'; there are "),
         (("--only", "wire/consumers"), "--only wire/consumers: no tests are there"),
         (("--flag", "valid", "--skip", "valid"), "no test is left by these filters"),
@@ -194,6 +195,53 @@ def test_grades(name: str, test_id: str, answer: dict[str, object], why: str) ->
     graded = grade(asked(name, test_id), answer)
     assert graded.grade == ("failed" if why else "passed"), graded.why
     assert graded.why.startswith(why)
+
+
+def followed(name: str, *arguments: str) -> Result:
+    return run("verify", "--only", "consumer", "--all", *arguments, "--", sys.executable, FOLLOWING, name)
+
+
+def test_a_right_consumer_passes() -> None:
+    result = followed("right")
+    assert result.exit_code == 0, result.output
+    assert "consumer/lookup: 36 passed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("stale", 'restart-seen-below: after step 4 (s: live b4) `asks` is null, expected "0"'),
+        ("hopeful", 'hole-final: after step 6 (s: ended) `asks` is "3", expected null'),
+        ("trusting", "hole-removal-unseen: after step 6 (s: ended) `sure` is true, expected false"),
+        ("flat", "medium-unknown: after step 4 (s: live a1) `holds` is"),
+    ],
+)
+def test_a_consumer_is_told_where_it_goes_wrong_first(name: str, told: str) -> None:
+    result = followed(name)
+    assert result.exit_code == 1
+    assert f"FAIL consumer-{told}" in result.stdout
+
+
+def test_what_a_consumer_may_do_either_way_is_not_compared() -> None:
+    question = asked("consumer/resynchronisation", "consumer-hole-filled")
+    states = msgspec.to_builtins(question.test.expected)["steps"]
+    assert grade(question, {"steps": states}).grade == "passed"
+    reading = next(number for number, state in enumerate(states) if "holds" not in state)
+    early = [*states[:reading], {**states[reading], "last": "5", "holds": []}, *states[reading + 1 :]]
+    assert grade(question, {"steps": early}).grade == "passed"
+    numbers = [{**state, **({"last": int(state["last"])} if "last" in state else {})} for state in states]
+    assert grade(question, {"steps": numbers}).grade == "passed"
+    assert grade(question, {"steps": states[1:]}).why == f"`steps` are not {len(states)} states"
+    assert grade(question, {"steps": [None, *states[1:]]}).why.endswith("(s: connected) the state is null")
+
+
+def test_the_order_of_what_is_held_means_nothing() -> None:
+    question = asked("consumer/residency", "consumer-clear-both")
+    states = msgspec.to_builtins(question.test.expected)["steps"]
+    turned = [{**state, "holds": [*reversed(state["holds"])]} for state in states]
+    assert grade(question, {"steps": turned}).grade == "passed"
+    turned[-1]["holds"] = turned[-1]["holds"][1:]
+    assert "`holds` is" in grade(question, {"steps": turned}).why
 
 
 def test_projections_are_compared_strictly() -> None:

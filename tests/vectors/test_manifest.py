@@ -47,7 +47,7 @@ def test_the_manifest() -> None:
     assert manifest.damage(FOLDER) == []
     ids = [name for entry in ENTRIES if entry.schema != "kvwire/vectors/consumers/1" for name in entry.ids]
     assert len(set(ids)) == len(ids) == vectors.contents().count
-    kinds = ("hash", "wire", "envelope", "replay", "endpoint", "session")
+    kinds = ("hash", "wire", "envelope", "replay", "endpoint", "consumer", "session")
     there = {str(path.relative_to(FOLDER)) for kind in kinds for path in (FOLDER / kind).iterdir()}
     assert there == {entry.path for entry in ENTRIES}
     assert (FOLDER / manifest.EDITION_FILE).read_text() == f"{vectors.contents().spec_edition}\n"

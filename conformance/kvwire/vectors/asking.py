@@ -22,7 +22,8 @@ COMPARED: dict[str, tuple[str, ...]] = {
     "replay": ("start", "form", "outcome", "numbers"),
     "endpoint": ("publish", "replay"),
 }
-"""The members that an answer of each kind has to have, as far as they are expected; hashes have their own rule."""
+"""The members that an answer of each kind has to have, as far as they are expected; hashes and consumers have rules of
+their own."""
 SHOWN = 160
 
 
@@ -178,6 +179,48 @@ def _other_faults(question: Question, expected: Mapping[str, Any], answer: Mappi
     return faults
 
 
+def _place(held: Any) -> tuple[Any, ...]:
+    names = ("medium", "group", "locality", "ownership", "algorithm")
+    return tuple(held.get(name) for name in names) if isinstance(held, Mapping) else ()
+
+
+def _tables(holds: Any) -> Any:
+    """What is held, by place; the order of places and hashes means nothing, and an empty table is none."""
+    if not isinstance(holds, list | tuple) or not all(isinstance(held, Mapping) for held in holds):
+        return None
+    return {
+        _place(held): sorted(map(str, hashes))
+        for held in holds
+        if isinstance(hashes := held.get("hashes"), list | tuple) and hashes
+    }
+
+
+def _step_faults(wanted: Mapping[str, Any], found: Any) -> Iterator[str]:
+    """What is wrong with the state after one step. What is absent in both is nothing; ``holds`` can be left open."""
+    if not isinstance(found, Mapping):
+        yield f"the state is {_short(found)}"
+        return
+    names = ["asks", "sure", *(["finds", "reproduces"] if "finds" in wanted else [])]
+    names += ["last"] if "holds" in wanted else []
+    for name in names:
+        if not _like(wanted.get(name), found.get(name)):
+            yield f"`{name}` is {_short(found.get(name))}, expected {_short(wanted.get(name))}"
+    if "holds" in wanted and _tables(found.get("holds")) != _tables(wanted["holds"]):
+        yield f"`holds` is {_short(found.get('holds'))}, expected {_short(wanted['holds'])}"
+
+
+def _consumer_faults(question: Question, expected: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
+    """The first step after which a consumer knows something else; what follows from it is not told."""
+    states, steps = answer.get("steps"), question.test.input.steps
+    if not isinstance(states, list | tuple) or len(states) != len(steps):
+        return [f"`steps` are not {len(steps)} states"]
+    for number, (step, wanted, found) in enumerate(zip(steps, expected["steps"], states, strict=True), 1):
+        told = " ".join([step.event, *(name for _, name in step.messages)])
+        if faults := "; ".join(_step_faults(wanted, found)):
+            return [f"after step {number} ({step.stream}: {told}) {faults}"]
+    return []
+
+
 def grade(question: Question, answer: Mapping[str, Any]) -> Graded:
     """What an answer is worth."""
     test = question.test
@@ -194,7 +237,8 @@ def grade(question: Question, answer: Mapping[str, Any]) -> Graded:
     if test.result == "invalid":
         return graded("failed", f"not refused: {test.expected.fault}, {test.comment}")
     expected = _expected(question)
-    faults = (_hash_faults if question.kind == "hash" else _other_faults)(question, expected, answer)
+    rule = {"hash": _hash_faults, "consumer": _consumer_faults}.get(question.kind, _other_faults)
+    faults = rule(question, expected, answer)
     if not faults:
         return graded("passed")
     return graded("failed", "; ".join(faults), _named(question, answer.values()))

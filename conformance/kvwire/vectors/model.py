@@ -184,6 +184,78 @@ class EndpointExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     names: tuple[str, ...] = ()
 
 
+class ConsumerStream(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A stream that a consumer follows, and what it was told of it: whether there is replay, and what is declared."""
+
+    name: str
+    replay: bool = True
+    algorithm: str | None = None
+    residency: Literal["set", "counted"] = "set"
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What happens to a consumer on one stream.
+
+    ``connected``, ``disconnected``: its subscription. ``live``: messages on it. ``replayed``: messages of the answer to
+    the request sent last. ``ended``: the end marker of that answer; ``deadline``: it did not come in time.
+    ``messages`` are pairs of number and batch. ``look``: the other members say which prompt is looked up, and where.
+    """
+
+    stream: str
+    event: Literal["connected", "disconnected", "live", "replayed", "ended", "deadline", "look"]
+    messages: tuple[tuple[str, str], ...] = ()
+    tokens: tuple[int, ...] = ()
+    medium: str | None = None
+    group: int = 0
+    lora_id: str | None = None
+    lora_name: str | None = None
+    salt: str | None = None
+
+
+class ConsumerInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Streams, payloads by name, and what happens, in order."""
+
+    streams: tuple[ConsumerStream, ...]
+    batches: dict[str, str]
+    steps: tuple[Step, ...]
+
+
+class Held(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is resident in one location, of one function: unsigned hashes, ascending."""
+
+    medium: str | None
+    group: int
+    locality: str | None = None
+    ownership: str | None = None
+    algorithm: str | None = None
+    hashes: tuple[str, ...]
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a consumer knows of the stream of a step, after it.
+
+    ``asks``: the start of the replay request that the step leads to, absent if it leads to none. ``last``: number of
+    the batch applied last, absent before the first. ``sure``: whether what is not held is known to be absent.
+    ``holds`` is absent, and ``last`` too, while an answer is read, of which a consumer can apply much or little.
+    Of a look-up: ``finds``, the leading full blocks that are resident, and ``reproduces``, whether the function of the
+    stream makes its hashes, absent as long as none could be checked.
+    """
+
+    asks: str | None = None
+    last: str | None = None
+    sure: bool
+    holds: tuple[Held, ...] | msgspec.UnsetType = msgspec.UNSET
+    finds: int | None = None
+    reproduces: bool | None = None
+
+
+class ConsumerExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The state after each step."""
+
+    steps: tuple[State, ...]
+    fault: str | None = None
+
+
 class SessionInput(msgspec.Struct, frozen=True, kw_only=True):
     """A run: its level of control, the profile that it is held to, and its trace, a path in ``vectors/``."""
 
@@ -280,6 +352,7 @@ WireFile = File[WireInput, WireExpected]
 EnvelopeFile = File[EnvelopeInput, EnvelopeExpected]
 ReplayFile = File[ReplayInput, ReplayExpected]
 EndpointFile = File[EndpointInput, EndpointExpected]
+ConsumerFile = File[ConsumerInput, ConsumerExpected]
 SessionFile = File[SessionInput, SessionExpected]
 AnyFile = File[Any, Any]
 
@@ -290,6 +363,7 @@ FILE_TYPES: dict[str, Any] = {
     "kvwire/vectors/envelope/1": EnvelopeFile,
     "kvwire/vectors/replay/1": ReplayFile,
     "kvwire/vectors/endpoint/1": EndpointFile,
+    "kvwire/vectors/consumer/1": ConsumerFile,
     SESSION_SCHEMA: SessionFile,
 }
 """The type of a file of tests, by its ``schema``."""

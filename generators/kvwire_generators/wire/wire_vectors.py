@@ -11,13 +11,14 @@ from kvwire.wire.msgpack import WireError, walk
 from kvwire.wire.projection import project_batch
 from kvwire_generators import corpus
 from kvwire_generators.corpus import Row
-from kvwire_generators.making import make
-from kvwire_generators.wire import encodings, events, fields, invalid, legacy, valid
+from kvwire_generators.making import cite, make
+from kvwire_generators.wire import encodings, events, fields, invalid, legacy, proposals, valid
 from kvwire_generators.wire.events import Payload, WireGroup, WireTest
 from kvwire_generators.wire.invalid import Bad
+from kvwire_generators.wire.msgpack_forms import pack
 
 SCHEMA = "kvwire/vectors/wire/1"
-NOTES = {**events.NOTES, **invalid.NOTES, **legacy.NOTES, **corpus.NOTES}
+NOTES = {**events.NOTES, **invalid.NOTES, **legacy.NOTES, **corpus.NOTES, **proposals.NOTES}
 ENCODED = ("KVW-EVT-025",)
 
 
@@ -108,6 +109,26 @@ def _bad_file(sections: list[tuple[str, str, list[Bad]]]) -> WireFile:
     return make(SCHEMA, __name__, groups, NOTES)
 
 
+def _proposals_file() -> WireFile:
+    replace = msgspec.structs.replace
+    salts = [
+        replace(_valid(item, pack(item.value)), result="acceptable", cites=cite("KVW-EVT-019"))
+        for item in proposals.salted()
+    ]
+    taken = [_valid(item, pack(item.value)) for item in proposals.taken()]
+    refused = [replace(_invalid(item), flags=(proposals.FORBIDDEN[item.slug],)) for item in proposals.refused()]
+    groups: list[WireGroup] = [
+        Group(
+            name="salts",
+            comment="Salts in clear, which are right where they are declared; no payload says so.",
+            tests=tuple(salts),
+        ),
+        Group(name="tolerated and adopted", comment="What a reader takes.", tests=tuple(taken)),
+        Group(name="forbidden", comment="What a sentence forbids.", tests=tuple(refused)),
+    ]
+    return make(SCHEMA, __name__, groups, NOTES)
+
+
 def files() -> dict[str, WireFile]:
     """The files of ``wire/``."""
     return {
@@ -115,6 +136,7 @@ def files() -> dict[str, WireFile]:
         "wire/encodings.json": _encodings_file(),
         "wire/invalid.json": _bad_file(fields.payloads()),
         "wire/legacy.json": _bad_file(legacy.payloads()),
+        "wire/proposals.json": _proposals_file(),
         "wire/corpus.json": _found_file(
             "corpus", "Payloads that were fed to decoders of other projects.", corpus.corpus()
         ),

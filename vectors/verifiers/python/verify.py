@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import consumer
 import hashing
 import rules
 
@@ -20,6 +21,7 @@ ANSWERS = {
     "envelope": rules.answer_envelope,
     "replay": rules.answer_replay,
     "endpoint": rules.answer_endpoint,
+    "consumer": consumer.answer,
 }
 
 
