@@ -30,6 +30,7 @@ from kvwire_reference.hashing import ALGORITHMS, Token
 from kvwire_reference.outlet import Counters, Outlet
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import Frames
+from kvwire_reference.topology import Topology
 from kvwire_reference.wire import Batch, Event
 
 Role = Literal["cache", "publish"]
@@ -220,13 +221,15 @@ class Adapter:
         default = PublisherConfig()
         rank = options.rank or 0
         replay = options.replay
+        world = rank + 1 if options.world is None else options.world
         return PublisherConfig(
             endpoint=self._private("live") if options.endpoint is None else options.endpoint,
             replay_endpoint=self._private("replay") if replay is None else None if replay == "none" else replay,
             topic=options.topic or "",
             rank=rank,
-            world_size=rank + 1 if options.world is None else options.world,
+            world_size=world,
             ranks_per_host=1 if options.ranks_per_host is None else options.ranks_per_host,
+            topology=Topology(data=world, tensor=options.tp or 1, pipeline=options.pp or 1, context=options.cp or 1),
             ephemeral=bool(options.ephemeral),
             max_queue=options.queue or default.max_queue,
             send_mark=options.hwm or default.send_mark,
@@ -262,6 +265,9 @@ class Adapter:
             "replay": publisher.replay_endpoint,
             "topic": self._config.topic,
             "rank": self._config.rank,
+            "tp": self._config.topology.tensor,
+            "pp": self._config.topology.pipeline,
+            "cp": self._config.topology.context,
         }
 
     def _shut_down(self) -> None:

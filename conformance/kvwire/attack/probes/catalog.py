@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from kvwire.attack.probes import (
     drop_faults,
+    endpoint_in_use,
     endpoints,
     entry_limit,
     heartbeat,
     late_join,
     live,
     queue_pressure,
+    rank_outages,
     ranks,
     replay,
     replay_overflow,
@@ -42,6 +44,8 @@ PROBES: tuple[Probe, ...] = (
     queue_pressure.PROBE,
     queue_pressure.LONG,
     endpoints.PROBE,
+    endpoint_in_use.PROBE,
+    rank_outages.PROBE,
     ranks.PROBE,
     stop.SATURATED,
     stop.SANITY,

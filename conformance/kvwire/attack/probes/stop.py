@@ -7,7 +7,7 @@ import time
 
 import msgspec
 
-from kvwire.attack.probes.endpoints import elsewhere
+from kvwire.attack.probes.kit.deployment import elsewhere
 from kvwire.attack.probes.kit.lifecycle import GRACE_S, Lifecycle, freed, served
 from kvwire.attack.probes.kit.offers import Offers
 from kvwire.attack.probes.kit.readiness import prime

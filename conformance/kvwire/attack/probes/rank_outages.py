@@ -1,0 +1,171 @@
+"""Whether a rank goes on while the others do not: idle, then stopped, then killed.
+
+Each working rank is heard alone first, in a deployment of one. A call that does not return ends a round; the next one
+has new processes.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+
+from kvwire.attack.probes.kit.deployment import Member, begin, elsewhere
+from kvwire.attack.probes.kit.lifecycle import Lifecycle
+from kvwire.attack.probes.kit.publish_latency import ATTEMPTS, MOST, Stalls
+from kvwire.attack.probes.kit.sandbox import Sandbox
+from kvwire.attack.probes.kit.session import Instance, Probe, Session
+from kvwire.attack.probes.kit.subscribers import Subscribers
+from kvwire.standard.protocol import AdapterError, Refused, Unsupported
+from kvwire.trace.marks import RankWait
+from kvwire.wire.endpoint_rules import NO_REPLAY
+
+RANKS = 3
+HEARD_S = 2.0
+"""For how long a rank is given work until it is heard."""
+SLOWER = 5
+"""How many times as long as the rank alone took, where that is more."""
+CALL_S = 5.0
+"""How long a call may take."""
+AGAIN_S = 0.25
+"""How long work gets before there is more of it."""
+
+Peers = Literal["none", "idle", "stopped", "killed"]
+
+
+def run(session: Session) -> None:
+    """Rounds, until one did not end with a call that hung; at most as many as a verdict takes."""
+    if session.can.isdisjoint({"cache", "publish"}):
+        return
+    for _ in range(ATTEMPTS):
+        with Sandbox() as sandbox, Subscribers(session) as subscribers, session.fresh(RANKS) as instances:
+            try:
+                if _Round(session, Lifecycle(session, sandbox, subscribers), instances).over():
+                    return
+            except (AdapterError, Refused, Unsupported):  # it stands in the record of the call
+                return
+
+
+class _Round:
+    def __init__(self, session: Session, lifecycle: Lifecycle, instances: Sequence[Instance]) -> None:
+        self.session = session
+        self.lifecycle = lifecycle
+        self.instances = instances
+        self.bound_s = HEARD_S
+        for instance in instances:
+            for verb in ("cache", "publish"):
+                instance.driver.wait_for(verb, CALL_S)
+
+    def over(self) -> bool:
+        """Whether no further round is needed: unless a call did not return."""
+        low, high = 0, RANKS - 1
+        longest = [self._alone(rank) for rank in (low, high)]
+        if None in longest:
+            return True
+        self.bound_s = max(HEARD_S, SLOWER * max(filter(None, longest), default=0.0))
+        bounds = begin(self.session, self.lifecycle, self.instances)
+        if bounds is None:
+            return True
+        pairs = enumerate(zip(self.instances, bounds, strict=True))
+        members = [Member(self.session, self.lifecycle.subscribers, *pair, rank) for rank, pair in pairs]
+        for worker in (low, high):
+            if (told := self._wait(members[worker], "idle")) != "heard":
+                return told == "bound"
+        for worker in (low, high):
+            with _stopped([member for member in members if member is not members[worker]]):
+                told = self._wait(members[worker], "stopped")
+            if told != "heard":
+                return told == "bound"
+        for worker, killed in ((low, low + 1), (high, low)):
+            members[killed].instance.driver.signal(signal.SIGKILL)
+            if (told := self._wait(members[worker], "killed")) != "heard":
+                return told == "bound"
+        return True
+
+    def _alone(self, rank: int) -> float | None:
+        """How long the process of a rank takes to be heard in a deployment of one; None when it is not."""
+        instance = self.instances[rank]
+        for place in (self.lifecycle.sandbox.ipc(f"alone-{rank}"), None):
+            start = msgspec.structs.replace(elsewhere(self.session.start), endpoint=place, replay=NO_REPLAY)
+            if (bound := self.lifecycle.begin(instance, start)) is not None:
+                break
+        else:
+            return None
+        member = Member(self.session, self.lifecycle.subscribers, instance, bound, rank)
+        began = time.monotonic()
+        told = self._wait(member, "none")
+        after = time.monotonic() - began
+        if member.subscriber is not None:
+            member.subscriber.close()
+        instance.driver.stop()
+        return after if told == "heard" else None
+
+    def _wait(self, member: Member, peers: Peers) -> str:
+        """Give a rank work until it is heard; again where it is not. What came of the last attempt."""
+        if member.subscriber is not None:
+            member.subscriber.quiet(self.session, self.session.limits.quiet_s)
+        told, counted = "bound", 0
+        for _ in range(MOST):
+            wait = self._attempt(member, peers)
+            self.session.mark(wait, self.session.driven.name)
+            told = wait.outcome
+            counted += wait.stalled_ms < 500 * wait.bound_s
+            if told != "bound" or counted >= ATTEMPTS or self.session.left() <= 0:
+                break
+        return told
+
+    def _attempt(self, member: Member, peers: Peers) -> RankWait:
+        before = member.seen
+        began = time.monotonic()
+        outcome: Literal["heard", "bound", "hung", "ended"] = "bound"
+        why = ""
+
+        def heard() -> bool:
+            if member.subscriber is not None:
+                member.subscriber.take()
+            return member.seen > before
+
+        with Stalls() as stalls:
+            while outcome == "bound" and time.monotonic() - began < self.bound_s and self.session.left() > 0:
+                try:
+                    member.feed()
+                except AdapterError as error:
+                    outcome, why = "hung" if member.instance.driver.alive else "ended", str(error)
+                else:
+                    outcome = "heard" if self.session.wait(heard, AGAIN_S) else "bound"
+        return RankWait(
+            instance=member.instance.name,
+            rank=member.rank,
+            peers=peers,
+            outcome=outcome,
+            after_s=round(time.monotonic() - began, 3),
+            bound_s=self.bound_s if outcome in ("heard", "bound") else CALL_S,
+            stalled_ms=round(stalls.longest_ms, 1),
+            why=why,
+        )
+
+
+@contextmanager
+def _stopped(members: Sequence[Member]) -> Iterator[None]:
+    """Inside, their processes stand still."""
+    for member in members:
+        member.instance.driver.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for member in members:
+            member.instance.driver.signal(signal.SIGCONT)
+
+
+PROBE = Probe(
+    name="rank-outages",
+    run=run,
+    needs=frozenset({"start", "stop", "fresh"}),
+    serves="RNK-005",
+    bounds=f"a rank is heard within {HEARD_S:g} s of its first work, or {SLOWER} times what it took alone; a call "
+    f"returns within {CALL_S:g} s; {ATTEMPTS} attempts",
+)
