@@ -7,7 +7,7 @@ deployment, each with tokens of its own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from kvwire.history import timeline as timelines
 from kvwire.history.timeline import Batch
@@ -22,6 +22,8 @@ from kvwire.wire.events import Event, Flaw
 
 ATTEMPTS = 3
 """How often a rank has to wait in one situation."""
+CONTROLS = ("none", "busy")
+"""What the other ranks are where nothing keeps one from being heard: not there, or at work too."""
 
 
 class Rank(Area):
@@ -164,44 +166,48 @@ class Rank(Area):
 
     def _waits(self) -> None:
         waits = list(told(self.facts.stimuli, RankWait))
-        controls = {(wait.rank, wait.instance) for _, wait in waits if wait.peers == "none" and wait.outcome == "heard"}
         situations: dict[tuple[int, str], list[tuple[int, RankWait]]] = {}
         for at, wait in waits:
-            if wait.peers != "none":
+            if wait.peers not in CONTROLS:
                 situations.setdefault((wait.rank, wait.peers), []).append((at, wait))
+        heard = [wait for _, wait in waits if wait.outcome == "heard"]
+        alone = {wait.instance for wait in heard if wait.peers == "none"}
+        beside = {wait.instance for wait in heard if wait.peers != "none"}
         for attempts in situations.values():
-            self.waits_for_nobody([(at, wait) for at, wait in attempts if (wait.rank, wait.instance) in controls])
+            self.waits_for_nobody(attempts, alone, beside)
         if waits and not situations:
-            self.waits_for_nobody([])
+            self.waits_for_nobody.open("nothing was heard of a rank alone, before there were others")
 
     @judge("KVW-RNK-005")
-    def waits_for_nobody(self, say: Say, attempts: Sequence[tuple[int, RankWait]]) -> None:
+    def waits_for_nobody(
+        self, say: Say, attempts: Sequence[tuple[int, RankWait]], alone: Set[str], beside: Set[str]
+    ) -> None:
         """KVW-RNK-005: A publisher MUST NOT let the stream of one rank wait for another rank.
 
-        One rank is given work while the others are idle, stopped or killed; its process alone was heard before. A time
-        alone proves nothing on a busy machine: it has to fall silent, or its call to hang, in each of several attempts,
-        and those in which a thread of the harness was held up do not count.
+        One rank is given work while the others are idle, stopped or killed. What is missing then was there before: its
+        process ``alone`` was heard, and its stream ``beside`` others. A call that hangs beside others did return alone.
+        A time alone proves nothing on a busy machine: it has to fall silent, or its call to hang, in each of several
+        attempts, and those in which a thread of the harness was held up do not count.
         """
-        if not attempts:
-            say.open("nothing was heard of the rank alone, before there were others")
-            return
         calm = [(at, wait) for at, wait in attempts if wait.stalled_ms < 500 * wait.bound_s]
         missed = [(at, wait) for at, wait in calm if wait.outcome != "heard"]
-        for _, wait in attempts:
-            if wait.outcome == "heard":
-                say.saw()
+        say.saw(sum(wait.outcome == "heard" for _, wait in attempts))
         at, first = (missed or attempts)[0]
         situation = f"while the other ranks were {first.peers}"
-        if len(missed) >= ATTEMPTS and len(missed) == len(calm):
+        if missed and len(missed) < len(calm):
+            say.note(f"rank {first.rank} was not heard in one attempt {situation}, and in others it was")
+        elif not missed and calm:
+            return
+        elif any(wait.instance not in (beside if wait.outcome == "bound" else alone) for _, wait in missed):
+            say.open(f"rank {first.rank} was not heard {situation}, nor when they had work too")
+        elif len(missed) < ATTEMPTS:
+            say.open(f"rank {first.rank} was not heard {situation}, and too few attempts could be made to be sure")
+        else:
             say.broke(
                 f"a batch of rank {first.rank} within {first.bound_s:g} s of its work, {situation}",
                 f"in {len(missed)} attempts of {len(missed)} {_how(first)}",
                 Where(record=at),
             )
-        elif (missed and len(missed) == len(calm)) or not calm:
-            say.open(f"rank {first.rank} was not heard {situation}, and too few attempts could be made to be sure")
-        elif missed:
-            say.note(f"rank {first.rank} was not heard in one attempt {situation}, and in others it was")
 
     # topologies
 
@@ -210,7 +216,7 @@ class Rank(Area):
             (at, call)
             for records in self.context.instances.values()
             for at, call in told(records, StartCall)
-            if call.tp is not None
+            if call.tp is not None or call.pieces
         ]
         whole = [call for _, call in starts if call.succeeded and not call.pieces]
         for at, call in starts:

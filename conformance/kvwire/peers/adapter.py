@@ -221,15 +221,14 @@ class Adapter:
         default = PublisherConfig()
         rank = options.rank or 0
         replay = options.replay
-        world = rank + 1 if options.world is None else options.world
         return PublisherConfig(
             endpoint=self._private("live") if options.endpoint is None else options.endpoint,
             replay_endpoint=self._private("replay") if replay is None else None if replay == "none" else replay,
             topic=options.topic or "",
             rank=rank,
-            world_size=world,
+            world_size=rank + 1 if options.world is None else options.world,
             ranks_per_host=1 if options.ranks_per_host is None else options.ranks_per_host,
-            topology=Topology(data=world, tensor=options.tp or 1, pipeline=options.pp or 1, context=options.cp or 1),
+            topology=Topology(tensor=options.tp or 1, pipeline=options.pp or 1, context=options.cp or 1),
             ephemeral=bool(options.ephemeral),
             max_queue=options.queue or default.max_queue,
             send_mark=options.hwm or default.send_mark,

@@ -230,7 +230,8 @@ class Ranks(Stimulus, frozen=True, kw_only=True):
 class RankWait(Stimulus, frozen=True, kw_only=True):
     """One rank was given work, and its stream awaited, while the others were in some state; on the stream under test.
 
-    ``peers``: there were ``none`` (the control), they were ``idle``, their processes ``stopped`` or ``killed``.
+    ``peers``: there were ``none`` or they were ``busy`` too (the controls), they were ``idle``, their processes
+    ``stopped`` or ``killed``.
     ``outcome``: a batch was ``heard``, none until the ``bound``, or the call that gave the work did not return: it
     ``hung``, or its process ``ended``. ``stalled_ms`` is the longest time for which a thread of the harness was held
     up.
@@ -239,7 +240,7 @@ class RankWait(Stimulus, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "rank-wait"
     instance: str
     rank: int
-    peers: Literal["none", "idle", "stopped", "killed"]
+    peers: Literal["none", "busy", "idle", "stopped", "killed"]
     outcome: Literal["heard", "bound", "hung", "ended"]
     after_s: float
     bound_s: float

@@ -30,11 +30,12 @@ HEARD_S = 2.0
 SLOWER = 5
 """How many times as long as the rank alone took, where that is more."""
 CALL_S = 5.0
-"""How long a call may take."""
+"""How long a call may take, unless the rank alone took as much of that."""
 AGAIN_S = 0.25
 """How long work gets before there is more of it."""
 
-Peers = Literal["none", "idle", "stopped", "killed"]
+Peers = Literal["none", "busy", "idle", "stopped", "killed"]
+Outcome = Literal["heard", "bound", "hung", "ended"]
 
 
 def run(session: Session) -> None:
@@ -44,47 +45,54 @@ def run(session: Session) -> None:
     for _ in range(ATTEMPTS):
         with Sandbox() as sandbox, Subscribers(session) as subscribers, session.fresh(RANKS) as instances:
             try:
-                if _Round(session, Lifecycle(session, sandbox, subscribers), instances).over():
+                if _Round(session, Lifecycle(session, sandbox, subscribers), instances).run() in ("heard", "bound"):
                     return
             except (AdapterError, Refused, Unsupported):  # it stands in the record of the call
                 return
 
 
 class _Round:
+    """Three ranks; the lowest and the highest work in turns."""
+
     def __init__(self, session: Session, lifecycle: Lifecycle, instances: Sequence[Instance]) -> None:
         self.session = session
         self.lifecycle = lifecycle
         self.instances = instances
-        self.bound_s = HEARD_S
-        for instance in instances:
-            for verb in ("cache", "publish"):
-                instance.driver.wait_for(verb, CALL_S)
+        self.heard_s = HEARD_S
+        self.members: list[Member] = []
 
-    def over(self) -> bool:
-        """Whether no further round is needed: unless a call did not return."""
+    def run(self) -> Outcome:
+        """What came of the last attempt; the first rank that is not heard ends the round."""
         low, high = 0, RANKS - 1
-        longest = [self._alone(rank) for rank in (low, high)]
-        if None in longest:
-            return True
-        self.bound_s = max(HEARD_S, SLOWER * max(filter(None, longest), default=0.0))
+        alone = [self._alone(rank) for rank in (low, high)]
+        longest = max((after for after in alone if after is not None), default=None)
+        if longest is None or None in alone:
+            return "bound"
+        self.heard_s = max(HEARD_S, SLOWER * longest)
+        for instance in self.instances:
+            for verb in ("cache", "publish"):
+                instance.driver.wait_for(verb, max(CALL_S, SLOWER * longest))
         bounds = begin(self.session, self.lifecycle, self.instances)
         if bounds is None:
-            return True
+            return "bound"
         pairs = enumerate(zip(self.instances, bounds, strict=True))
-        members = [Member(self.session, self.lifecycle.subscribers, *pair, rank) for rank, pair in pairs]
+        self.members = [Member(self.session, self.lifecycle.subscribers, *pair, rank) for rank, pair in pairs]
         for worker in (low, high):
-            if (told := self._wait(members[worker], "idle")) != "heard":
-                return told == "bound"
-        for worker in (low, high):
-            with _stopped([member for member in members if member is not members[worker]]):
-                told = self._wait(members[worker], "stopped")
+            told = self._wait(self.members[worker], "idle")
+            if told == "bound":  # is it heard at all on its stream?
+                self._wait(self.members[worker], "busy")
             if told != "heard":
-                return told == "bound"
+                return told
+        for worker in (low, high):
+            with _stopped([member for member in self.members if member.rank != worker]):
+                told = self._wait(self.members[worker], "stopped")
+            if told != "heard":
+                return told
         for worker, killed in ((low, low + 1), (high, low)):
-            members[killed].instance.driver.signal(signal.SIGKILL)
-            if (told := self._wait(members[worker], "killed")) != "heard":
-                return told == "bound"
-        return True
+            self.members[killed].instance.driver.signal(signal.SIGKILL)
+            if (told := self._wait(self.members[worker], "killed")) != "heard":
+                return told
+        return "heard"
 
     def _alone(self, rank: int) -> float | None:
         """How long the process of a rank takes to be heard in a deployment of one; None when it is not."""
@@ -104,13 +112,15 @@ class _Round:
         instance.driver.stop()
         return after if told == "heard" else None
 
-    def _wait(self, member: Member, peers: Peers) -> str:
+    def _wait(self, member: Member, peers: Peers) -> Outcome:
         """Give a rank work until it is heard; again where it is not. What came of the last attempt."""
         if member.subscriber is not None:
             member.subscriber.quiet(self.session, self.session.limits.quiet_s)
-        told, counted = "bound", 0
+        others = [other for other in self.members if other is not member] if peers == "busy" else []
+        told: Outcome = "bound"
+        counted = 0
         for _ in range(MOST):
-            wait = self._attempt(member, peers)
+            wait = self._attempt(member, peers, others)
             self.session.mark(wait, self.session.driven.name)
             told = wait.outcome
             counted += wait.stalled_ms < 500 * wait.bound_s
@@ -118,32 +128,34 @@ class _Round:
                 break
         return told
 
-    def _attempt(self, member: Member, peers: Peers) -> RankWait:
-        before = member.seen
+    def _attempt(self, member: Member, peers: Peers, others: Sequence[Member]) -> RankWait:
         began = time.monotonic()
-        outcome: Literal["heard", "bound", "hung", "ended"] = "bound"
+        since = len(self.session.recorder.records)
+        outcome: Outcome = "bound"
         why = ""
 
         def heard() -> bool:
             if member.subscriber is not None:
                 member.subscriber.take()
-            return member.seen > before
+            return member.own(since)
 
         with Stalls() as stalls:
-            while outcome == "bound" and time.monotonic() - began < self.bound_s and self.session.left() > 0:
+            while outcome == "bound" and time.monotonic() - began < self.heard_s and self.session.left() > 0:
                 try:
-                    member.feed()
+                    for one in (member, *others):
+                        one.feed()
                 except AdapterError as error:
                     outcome, why = "hung" if member.instance.driver.alive else "ended", str(error)
                 else:
                     outcome = "heard" if self.session.wait(heard, AGAIN_S) else "bound"
+        after = time.monotonic() - began
         return RankWait(
             instance=member.instance.name,
             rank=member.rank,
             peers=peers,
             outcome=outcome,
-            after_s=round(time.monotonic() - began, 3),
-            bound_s=self.bound_s if outcome in ("heard", "bound") else CALL_S,
+            after_s=round(after, 3),
+            bound_s=self.heard_s if outcome in ("heard", "bound") else round(after, 1),
             stalled_ms=round(stalls.longest_ms, 1),
             why=why,
         )

@@ -14,7 +14,9 @@ from kvwire.attack.probes.kit.sandbox import ports
 from kvwire.attack.probes.kit.session import Instance, Session
 from kvwire.attack.probes.kit.subscribers import Subscriber, Subscribers
 from kvwire.standard.protocol import Bound, Refused, Start, Unsupported
+from kvwire.wire.dialect import read
 from kvwire.wire.endpoint_rules import NO_REPLAY, connectable
+from kvwire.wire.framing import split_live
 
 TOKENS = 10_000
 """How many token ids each rank has for itself."""
@@ -26,6 +28,7 @@ class Member:
     """One rank: its instance, where it is, what it is offered, and who listens."""
 
     def __init__(self, session: Session, subscribers: Subscribers, instance: Instance, bound: Bound, rank: int) -> None:
+        self.session = session
         self.instance = instance
         self.bound = bound
         self.rank = rank
@@ -42,6 +45,18 @@ class Member:
     def seen(self) -> int:
         """Messages heard of it."""
         return 0 if self.subscriber is None else self.subscriber.seen
+
+    def own(self, since: int) -> bool:
+        """Whether a block of its own tokens came on its stream, in records from a place on."""
+        vocabulary = self.offers.vocabulary
+        for record in self.session.recorder.records[since:]:
+            if record.stream != self.instance.name or not record.is_live or record.frames is None:
+                continue
+            parts = split_live(record.frames)
+            events = () if parts is None else read(parts[1]).events
+            if any(token in vocabulary for event in events for token in event.tokens):
+                return True
+        return False
 
     def feed(self) -> None:
         """A prompt, or a batch where there is no engine."""
