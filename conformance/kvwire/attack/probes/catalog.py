@@ -16,6 +16,7 @@ from kvwire.attack.probes import (
     replay,
     replay_overflow,
     replay_pressure,
+    requests,
     reset,
     residency,
     restart,
@@ -27,6 +28,7 @@ from kvwire.attack.probes.kit.session import Mode, Probe, Session
 PROBES: tuple[Probe, ...] = (
     live.PROBE,
     endpoints.PLACES,
+    requests.PROBE,
     workload.PROMPTS,
     workload.BATCHES,
     replay.PROBE,

@@ -100,6 +100,8 @@ class Session:
         rank = self.streams[0].rank or 0
         self.offers = Offers(seed, statement.algorithm, self.block_size, rank)
         self.seed = seed
+        self.unserved: frozenset[str] = frozenset()
+        """What prompts can have besides tokens and the engine fails of."""
         self._clients = 0
         self._fresh = fresh
         self._instances = 0
