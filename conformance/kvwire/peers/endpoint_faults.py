@@ -301,7 +301,7 @@ class KnowsItsOwnPath(ZmqPublisher):
 )
 class MeasuresItsOwnPath(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
-        alone = config.endpoint.startswith("ipc://") and config.rank >= 0
+        alone = config.endpoint.startswith("ipc://") and config.replay_endpoint is None and config.rank >= 0
         super().__init__(replace(config, world_size=config.rank + 1) if alone else config)
 
 
