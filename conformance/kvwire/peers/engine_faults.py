@@ -395,7 +395,7 @@ class SignedLoraIds(CacheEngine):
     breaks="LIV-007",
     change="the engine dies of the event of a prompt with a LoRA id",
     levels=("driven",),
-    session=Session(probes=("live", "requests")),
+    session="its last words name files of the machine",
 )
 class DiesOfLora(CacheEngine):
     def insert(

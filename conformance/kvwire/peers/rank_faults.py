@@ -114,7 +114,7 @@ class SharesCounter(ZmqPublisher):
     levels=("driven",),
     driven="RNK-002 RNK-003",
     reason="the ranks of other streams stand on that one",
-    session=RANKS,
+    session=replace(RANKS, limits={"prime_s": 0.5}),
 )
 class GathersOnRankZero(ZmqPublisher):
     """As the model did before each rank had a stream; what the others have goes out with the next batch of rank 0."""

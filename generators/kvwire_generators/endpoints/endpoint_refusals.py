@@ -74,12 +74,13 @@ def refused(
     rank: int = 0,
     world: int = 1,
     per_host: int | None = None,
+    flags: tuple[str, ...] = (),
 ) -> EndpointTest:
     """A configuration that is refused; ``names`` are the endpoints of which the error names one."""
     return EndpointTest(
         id=f"endpoint-{slug}",
         comment=comment,
-        flags=(),
+        flags=flags,
         requirements=tuple(sorted({*NOTES[name].requirements, *(() if names == () else NAMED), "KVW-END-013"})),
         result="invalid",
         input=_input(endpoint, replay, rank, world, per_host),

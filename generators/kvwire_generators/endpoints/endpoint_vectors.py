@@ -256,6 +256,7 @@ def _pairs() -> tuple[EndpointTest, ...]:
             replay="tcp://*:5558",
             names=(f"{TCP}:5557", "tcp://*:5558"),
             world=2,
+            flags=("wide",),
         ),
         bound(
             "pair-two-addresses",
