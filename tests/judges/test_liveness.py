@@ -94,7 +94,12 @@ def test_an_attempt_that_was_cut_short_is_none() -> None:
 # a batch that comes to grief
 
 
-def grief(*attempts: tuple[Literal["seen", "bound"], float], kind: str = "encode") -> Story:
+Wait = tuple[Literal["seen", "bound"], float]
+SILENT: Wait = ("bound", 1)
+HELD_UP: Wait = ("bound", 4000)
+
+
+def grief(*attempts: Wait, kind: str = "encode") -> Story:
     """A batch came to grief, and others were offered after it, with such outcomes and stalls in ms."""
     story = Story().begin()
     for outcome, stalled in attempts:
@@ -108,12 +113,12 @@ def test_a_publisher_goes_on_after_a_batch_that_came_to_grief() -> None:
 
 
 def test_one_that_does_not_is_silent_in_each_of_several_attempts() -> None:
-    silent = grief(*[("bound", 1)] * 3)  # type: ignore[list-item]
+    silent = grief(*[SILENT] * 3)
     outcome = silent.outcome("LIV-006")
     assert (outcome.verdict, outcome.violations) == (FAIL, 1)
     assert outcome.findings[0].expected.startswith("a batch that is offered after one that cannot be encoded")
-    assert grief(("bound", 1), ("bound", 1)).outcome("LIV-006").verdict is OPEN
-    assert grief(*[("bound", 4000)] * 6).outcome("LIV-006").verdict is OPEN  # type: ignore[list-item]
+    assert grief(SILENT, SILENT).outcome("LIV-006").verdict is OPEN
+    assert grief(*[HELD_UP] * 6).outcome("LIV-006").verdict is OPEN
 
 
 # requests

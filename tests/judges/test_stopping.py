@@ -105,7 +105,7 @@ def test_a_stop_that_fails_is_no_better_than_one_that_loses() -> None:
 
 def test_counters_that_start_over_are_the_adapters_error() -> None:
     for counters in ({"offered": 0}, {"offered": 5}, {"sent": 0}):
-        one = burst(heard=2, **counters)  # type: ignore[arg-type]
+        one = burst(heard=2, **counters)
         assert verdicts(one) == (OPEN, OPEN)
         assert "the adapter counts" in one.story.outcome("LIV-004").reason
 

@@ -208,7 +208,7 @@ class LooksAtItsOwnRank(ZmqPublisher):
     """Knows nothing of the ports of the ranks above its own."""
 
     def __init__(self, config: PublisherConfig) -> None:
-        alone = config.endpoint.startswith("tcp://") and config.rank >= 0
+        alone = config.endpoint.startswith("tcp://") and 0 <= config.rank < config.world_size
         super().__init__(replace(config, world_size=config.rank + 1) if alone else config)
 
 
@@ -301,7 +301,11 @@ class KnowsItsOwnPath(ZmqPublisher):
 )
 class MeasuresItsOwnPath(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
-        alone = config.endpoint.startswith("ipc://") and config.replay_endpoint is None and config.rank >= 0
+        alone = (
+            config.endpoint.startswith("ipc://")
+            and config.replay_endpoint is None
+            and 0 <= config.rank < config.world_size
+        )
         super().__init__(replace(config, world_size=config.rank + 1) if alone else config)
 
 
