@@ -208,8 +208,12 @@ class LooksAtItsOwnRank(ZmqPublisher):
     """Knows nothing of the ports of the ranks above its own."""
 
     def __init__(self, config: PublisherConfig) -> None:
-        alone = config.endpoint.startswith("tcp://") and 0 <= config.rank < config.world_size
-        super().__init__(replace(config, world_size=config.rank + 1) if alone else config)
+        super().__init__(_alone(config) if config.endpoint.startswith("tcp://") else config)
+
+
+def _alone(config: PublisherConfig) -> PublisherConfig:
+    """Without the ranks above its own; one that is out of range stays so."""
+    return replace(config, world_size=config.rank + 1) if 0 <= config.rank < config.world_size else config
 
 
 @mutant(
@@ -301,12 +305,8 @@ class KnowsItsOwnPath(ZmqPublisher):
 )
 class MeasuresItsOwnPath(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
-        alone = (
-            config.endpoint.startswith("ipc://")
-            and config.replay_endpoint is None
-            and 0 <= config.rank < config.world_size
-        )
-        super().__init__(replace(config, world_size=config.rank + 1) if alone else config)
+        one = config.endpoint.startswith("ipc://") and config.replay_endpoint is None
+        super().__init__(_alone(config) if one else config)
 
 
 @mutant(
