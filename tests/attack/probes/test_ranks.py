@@ -37,8 +37,9 @@ def details(recording: Trace, *kinds: type) -> list[object]:
     return [record.detail for record in recording.records if isinstance(record.detail, kinds)]
 
 
-def test_a_rank_works_while_the_others_are_idle_stopped_and_killed() -> None:
-    recording = recorded("reference:?block_size=2", "rank-outages")
+@pytest.mark.parametrize("role", ["cache", "publish"])
+def test_a_rank_works_while_the_others_are_idle_stopped_and_killed(role: str) -> None:
+    recording = recorded(f"reference:?block_size=2&role={role}", "rank-outages")
     waits = cast("list[RankWait]", details(recording, RankWait))
     situations = [(wait.peers, wait.rank) for wait in waits if wait.outcome == "heard"]
     assert situations == [(peers, rank) for peers in ("none", "idle", "stopped", "killed") for rank in (0, 2)]

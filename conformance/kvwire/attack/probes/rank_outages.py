@@ -103,7 +103,7 @@ class _Round:
                 break
         else:
             return None
-        member = Member(self.session, self.lifecycle.subscribers, instance, bound, rank)
+        member = Member(self.session, self.lifecycle.subscribers, instance, bound, rank, alone=True)
         began = time.monotonic()
         told = self._wait(member, "none")
         after = time.monotonic() - began

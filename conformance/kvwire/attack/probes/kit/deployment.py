@@ -27,7 +27,17 @@ RETRY_S = 0.05
 class Member:
     """One rank: its instance, where it is, what it is offered, and who listens."""
 
-    def __init__(self, session: Session, subscribers: Subscribers, instance: Instance, bound: Bound, rank: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        subscribers: Subscribers,
+        instance: Instance,
+        bound: Bound,
+        rank: int,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """``alone``: it was started as the one rank of its deployment, 0, and has its own tokens all the same."""
         self.session = session
         self.instance = instance
         self.bound = bound
@@ -35,7 +45,8 @@ class Member:
         self.fed = 0
         statement = session.statement
         vocabulary = range((rank + 1) * TOKENS, (rank + 2) * TOKENS)
-        self.offers = Offers(session.seed + rank, statement.algorithm, session.block_size, rank, vocabulary)
+        told = 0 if alone else rank
+        self.offers = Offers(session.seed + rank, statement.algorithm, session.block_size, told, vocabulary)
         place = bound.endpoint if bound.mode == "bind" else connectable(bound.endpoint)
         self.subscriber: Subscriber | None = (
             None if place is None else subscribers.listen(instance.name, place, bound.mode)
