@@ -76,6 +76,8 @@ class IgnoresRankInPath(IgnoresRankInPort):
 
     def _check_free(self) -> None:
         """Take over the path of another rank."""
+        if not self.config.rank:
+            super()._check_free()
 
 
 @mutant(
