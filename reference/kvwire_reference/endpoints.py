@@ -1,7 +1,7 @@
 """Which endpoint a rank binds, and which endpoints are refused before any socket is opened.
 
 Every rank binds its own endpoints: `tcp://host:port` becomes port + global rank [KVW-END-002], `ipc://path` and
-`inproc://name` get the suffix `_dp<rank>` for every rank above 0 [KVW-END-003]. Refusals [KVW-END-004…013] are
+`inproc://name` get the suffix `_dp<rank>` for every rank above 0 [KVW-END-003]. Refusals [KVW-END-004…018] are
 decided for the whole deployment, never for one rank alone: a launch in which only some ranks come up is worse than
 none.
 """
@@ -185,8 +185,9 @@ def check_endpoints(
     """Refuse a configuration that cannot work on every rank; otherwise say what `rank` binds.
 
     `rank` counts over the whole deployment (0…world_size−1); `ranks_per_host` says how many ranks share a
-    host, and with it its ports. Publish and replay ports closer than that are refused whatever their hosts:
-    two spellings may name one interface. `ephemeral` permits port 0, `wildcard` every interface.
+    host, and with it its ports. Publish and replay ports closer than that are refused where the hosts are equal as
+    text or one is a wildcard; two spellings of one address show when the second is bound. `ephemeral` permits port 0,
+    `wildcard` every interface.
     Raises `EndpointError`; opens nothing.
     """
     if world_size < 1 or ranks_per_host < 1:
@@ -256,6 +257,8 @@ def _check_apart(
         distance = abs(publish.port - replay.port)
         if publish.port == 0 or replay.port == 0:
             return  # the system gives each ephemeral port once
+        if publish.host != replay.host and not (publish.wildcard or replay.wildcard):
+            return
         if distance == 0 and publish.host == replay.host:
             raise EndpointError(Cause.IDENTICAL, f"{pair} are the same; move one by {ranks_per_host} or more")
         if distance < ranks_per_host:
@@ -265,15 +268,16 @@ def _check_apart(
                 f"move one so that they are at least {ranks_per_host} apart",
             )
         return
-    publish_names, replay_names = _names(publish, world_size), _names(replay, world_size)
+    ranks = min(ranks_per_host, world_size)
+    publish_names, replay_names = _names(publish, ranks), _names(replay, ranks)
     if publish_names[0] == replay_names[0]:
         raise EndpointError(Cause.IDENTICAL, f"{pair} are the same; give replay a name of its own")
     if set(publish_names) & set(replay_names):
         raise EndpointError(
-            Cause.OVERLAP, f"{pair}: with the suffix of a rank one becomes the other; rename one of them"
+            Cause.IDENTICAL, f"{pair}: with the suffix of a rank one becomes the other; rename one of them"
         )
 
 
-def _names(endpoint: Endpoint, world_size: int) -> list[str]:
-    paths = [endpoint.at_rank(rank).path for rank in range(world_size)]
+def _names(endpoint: Endpoint, ranks: int) -> list[str]:
+    paths = [endpoint.at_rank(rank).path for rank in range(ranks)]
     return [os.path.normpath(path) for path in paths] if endpoint.scheme == "ipc" else paths

@@ -28,7 +28,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 1
 
     def check(self) -> None:
-        """Raise `EndpointError`, naming the topology, where the standard defines no streams [KVW-RNK-004]."""
+        """Raise `EndpointError`, naming the topology, where the standard defines no streams [KVW-RNK-006]."""
         for name, size in (("data", self.data), ("tensor", self.tensor)):
             if size < 1:
                 raise EndpointError(Cause.TOPOLOGY, f"{name} parallelism of {size} is none; set it to 1 or more")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit.instances import EVENTS, ROOM, Instance
 from tests.kit.stories import Story
 
 from kvwire.judges.verdict import Reason, Verdict
-from kvwire.trace.calls import BoundAt, StartCall
-from kvwire.trace.marks import Ports
+from kvwire.trace.calls import BoundAt, StartCall, StopCall
+from kvwire.trace.marks import Ports, Reach
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 REPLAY = "tcp://127.0.0.1:25657"
@@ -186,3 +188,97 @@ def test_ipv6() -> None:
     assert verdicts(instance().accepts(own).reached(own), "015") == [(PASS, 1)]
     one = instance().refuses("No such device", own)
     assert (spoken(one), one.story.outcome("END-015").verdict) == ({"015"}, WARN)
+
+
+# --- hosts, ranks, and places that are taken
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"endpoint": "tcp://:5557"}, "016"),
+        ({"endpoint": "tcp://[::1:5557"}, "016"),
+        ({"endpoint": "tcp://"}, "008"),
+        ({"endpoint": EVENTS, "rank": -1, "world": 2}, "017"),
+        ({"endpoint": EVENTS, "rank": 2, "world": 2}, "017"),
+        ({"endpoint": ROOM + "x" * 87, "world": 2}, "011"),
+        ({"endpoint": "ipc:///x", "replay": "ipc:///x_dp1", "world": 2, "ranks_per_host": 2}, "010"),
+    ],
+)
+def test_each_start_that_has_to_be_refused_is_one_sentence(asked: dict[str, Any], sentence: str) -> None:
+    assert spoken(instance().accepts(**asked)) == {sentence}
+    right = instance().refuses(f"no: {asked['endpoint']}", **asked)
+    assert verdicts(right, sentence) == [(PASS, 1)]
+    assert spoken(right) == set()
+
+
+def test_a_rank_that_offends_has_no_endpoint_to_name() -> None:
+    one = instance().refuses("rank 2 is none of 2", EVENTS, rank=2, world=2)
+    assert verdicts(one, "017", "012") == [(PASS, 1), (OPEN, 0)]
+
+
+def test_the_endpoint_that_a_rank_derives_is_named_as_well() -> None:
+    one = instance().refuses("'tcp://127.0.0.1:65536' is no port", "tcp://127.0.0.1:65535", rank=1, world=2)
+    assert verdicts(one, "006", "012") == [(PASS, 1), (PASS, 1)]
+
+
+def second(one: Instance) -> Instance:
+    """Another instance of the same run."""
+    return Instance(one.story, "instance-2")
+
+
+@pytest.mark.parametrize("place", [EVENTS, ROOM + "a"])
+def test_an_endpoint_in_use(place: str) -> None:
+    first = instance().accepts(place, replay="none").reached(place)
+    second(first).accepts(place, replay="none")
+    assert spoken(first) == {"018"}
+    first = instance().accepts(place, replay="none").reached(place)
+    second(first).refuses(f"{place} is in use", place, replay="none").looked(changed=True)
+    assert verdicts(first, "018", "012", "013") == [(PASS, 1), (PASS, 1), (OPEN, 0)]
+    assert spoken(first) == set()
+
+
+def test_an_endpoint_is_not_in_use_that_nobody_answers_at_or_that_was_given_up() -> None:
+    silent = instance().accepts(EVENTS, replay="none").reached(EVENTS, outcome="none")
+    second(silent).accepts(EVENTS, replay="none").reached(EVENTS)
+    assert spoken(silent) == {"001"}
+    stopped = instance().accepts(EVENTS, replay="none").reached(EVENTS)
+    stopped.note(StopCall())
+    second(stopped).accepts(EVENTS, replay="none").reached(EVENTS)
+    assert spoken(stopped) == set()
+    ranks = instance().accepts(EVENTS, replay="none", world=2).reached(EVENTS)
+    second(ranks).accepts(EVENTS, "tcp://127.0.0.1:25558", rank=1, world=2, replay="none").reached(
+        "tcp://127.0.0.1:25558"
+    )
+    assert spoken(ranks) == set()
+
+
+# --- what nobody has to speak, and machines that stand still
+
+
+def test_a_publisher_that_speaks_tcp_only_and_says_so() -> None:
+    one = instance().accepts(EVENTS, replay="none").reached(EVENTS)
+    one.refuses(f"{ROOM}a: this publisher speaks tcp only", ROOM + "a", replay=ROOM + "b")
+    one.refuses(f"{ROOM}a: this publisher speaks tcp only", ROOM + "a", rank=3, world=4)
+    one.refuses(f"{ROOM}c: this publisher speaks tcp only", "udp://127.0.0.1:1", replay=ROOM + "c")
+    assert spoken(one) == set()
+    assert verdicts(one, "001", "003", "007", "012") == [(PASS, 2), (OPEN, 0), (OPEN, 0), (OPEN, 0)]
+    assert "none has to be spoken" in one.story.outcome("END-003").reason
+
+
+def test_a_scheme_that_was_accepted_once_or_is_not_named_is_no_scheme_that_is_not_spoken() -> None:
+    moody = instance().accepts(EVENTS, replay="none").reached(EVENTS).refuses("not today", ROOM + "a", replay="none")
+    assert spoken(moody) == {"001"}
+    once = instance().accepts(EVENTS, replay="none").reached(EVENTS)
+    once.accepts(ROOM + "a", replay="none").reached(ROOM + "a").refuses(f"{ROOM}b?", ROOM + "b", replay="none")
+    assert spoken(once) == {"001"}
+
+
+def test_a_handshake_that_failed_while_the_machine_stood_still_shows_nothing() -> None:
+    def late(stalled_ms: float) -> Instance:
+        one = instance().accepts(EVENTS, replay="none")
+        one.note(Reach(endpoint=EVENTS, socket="SUB", outcome="none", bound_s=5.0, stalled_ms=stalled_ms))
+        return one
+
+    assert spoken(late(3000)) == set()
+    assert spoken(late(100)) == {"001"}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
+from tests.kit.instances import Instance
 from tests.kit.stories import Story, stored
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Bounds, Statement
-from kvwire.trace.calls import BurstCall
-from kvwire.trace.marks import IdleDone, StrainBegins, StrainDone
+from kvwire.trace.calls import BurstCall, CacheCall, StartCall
+from kvwire.trace.marks import FaultDone, IdleDone, StrainBegins, StrainDone
 from kvwire.wire.projection import batch_projection
 
 PASS, WARN, FAIL, OPEN = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -88,6 +89,83 @@ def test_an_attempt_that_was_cut_short_is_none() -> None:
     story.note(StrainBegins(situation="full queue"))
     story.offer(stored("a"), blocked_us=400_000)
     assert story.verdict("LIV-001") == (OPEN, 0)
+
+
+# a batch that comes to grief
+
+
+Wait = tuple[Literal["seen", "bound"], float]
+SILENT: Wait = ("bound", 1)
+HELD_UP: Wait = ("bound", 4000)
+
+
+def grief(*attempts: Wait, kind: str = "encode") -> Story:
+    """A batch came to grief, and others were offered after it, with such outcomes and stalls in ms."""
+    story = Story().begin()
+    for outcome, stalled in attempts:
+        story.note(FaultDone(kind=kind, outcome=outcome, after_s=1.0, bound_s=5.0, stalled_ms=stalled))
+    return story
+
+
+def test_a_publisher_goes_on_after_a_batch_that_came_to_grief() -> None:
+    assert grief(("seen", 1)).verdict("LIV-006") == (PASS, 1)
+    assert grief(("bound", 1), ("seen", 1)).verdict("LIV-006") == (PASS, 1)
+
+
+def test_one_that_does_not_is_silent_in_each_of_several_attempts() -> None:
+    silent = grief(*[SILENT] * 3)
+    outcome = silent.outcome("LIV-006")
+    assert (outcome.verdict, outcome.violations) == (FAIL, 1)
+    assert outcome.findings[0].expected.startswith("a batch that is offered after one that cannot be encoded")
+    assert grief(SILENT, SILENT).outcome("LIV-006").verdict is OPEN
+    assert grief(*[HELD_UP] * 6).outcome("LIV-006").verdict is OPEN
+
+
+# requests
+
+
+def asked(*calls: CacheCall) -> Story:
+    """Prompts that an instance was given."""
+    story = Story(sets=())
+    one = Instance(story).accepts()
+    for call in calls:
+        one.note(call)
+    return story
+
+
+PLAIN = CacheCall(tokens=(1, 2), cached_tokens=0)
+SMALL = CacheCall(tokens=(1, 2), lora="7", cached_tokens=0)
+WIDE = CacheCall(tokens=(1, 2), lora=str(2**63 + 7))
+SALTED = CacheCall(tokens=(1, 2), salt="s")
+DIED = {"error": "it ended (exit code 1) before it answered `cache`"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "verdict"),
+    [
+        ([PLAIN, SMALL, WIDE.answered({"cached_tokens": 0})], PASS),
+        ([PLAIN, SMALL, WIDE.answered({"refused": "no int64"})], FAIL),
+        ([PLAIN, SMALL, WIDE.answered({"error": "OverflowError: int too big"})], FAIL),
+        ([PLAIN, SMALL, WIDE.answered({"refused": "adapter: ids are 32 bits here"})], PASS),
+        ([PLAIN, WIDE.answered({"refused": "no LoRA here"})], OPEN),
+        ([PLAIN, WIDE.answered({"refused": "adapter: no LoRA here"})], OPEN),
+        ([PLAIN, SMALL, SALTED.answered({"refused": "no salts here"})], OPEN),
+        ([PLAIN, SALTED.answered(DIED)], FAIL),
+        ([SALTED.answered(DIED)], OPEN),
+        ([PLAIN, SALTED.answered({"error": "no answer to `cache` within 30 s"})], OPEN),
+        ([PLAIN, SALTED.answered({"error": "interrupted"})], OPEN),
+        ([PLAIN, SALTED.answered({"unsupported": "cache"})], OPEN),
+        ([PLAIN, CacheCall(tokens=(3,)).answered(DIED)], OPEN),
+        ([PLAIN, SMALL, StartCall(), WIDE.answered({"refused": "no int64"})], OPEN),
+    ],
+)
+def test_what_a_prompt_has_besides_tokens_breaks_no_request(calls: list[CacheCall], verdict: Verdict) -> None:
+    assert asked(*calls).outcome("LIV-007").verdict is verdict
+
+
+def test_what_is_not_served_is_said() -> None:
+    story = asked(PLAIN, SMALL.answered({"refused": "adapter: no LoRA"}))
+    assert story.outcome("LIV-007").notes == ["refused: prompts with LoRA (adapter: no LoRA)"]
 
 
 # heartbeats

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from tests.kit.instances import Instance
-from tests.kit.stories import T0, Event, Story, cleared, pack, payload, stored
+from tests.kit.stories import T0, Event, Story, blocks, cleared, pack, payload, stored
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
-from kvwire.trace.marks import Ranks
+from kvwire.trace.calls import BoundAt, ResidentCall, StartCall
+from kvwire.trace.marks import Ranks, RankWait
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 SIZE = 4
@@ -143,6 +144,131 @@ def test_a_rank_that_stops_while_others_go_on_is_reported() -> None:
     assert "while rank 0, rank 2 went on" in note
 
 
+def test_the_gathered_form_is_one_stream_for_all() -> None:
+    """Rank 0 sends what all have, tagged with theirs."""
+    story, members = deployment(2)
+    number = 0
+    for block in range(3):
+        for rank, member in enumerate(members):
+            member.cache(*tokens(rank, block))
+            members[0].sends(number, announced(rank, block), rank=rank)
+            number += 1
+    assert {"RNK-002", "RNK-003", "RNK-004"} <= set(story.spoken())
+    assert "RNK-005" not in story.spoken()
+
+
+def holds(member: Instance, *held: tuple[int, int]) -> None:
+    """Its engine is asked what it holds."""
+    member.note(ResidentCall(hashes=tuple(map(str, blocks(f"{rank}/{at}" for rank, at in held)))))
+
+
+def test_the_union_of_the_streams_is_what_the_engines_hold() -> None:
+    story, members = deployment(2)
+    work(members, 2)
+    for rank, member in enumerate(members):
+        holds(member, (rank, 0), (rank, 1))
+    outcome = story.outcome("RNK-004")
+    assert (outcome.verdict, outcome.witnesses) == (PASS, 8)
+
+
+def test_a_block_that_one_rank_holds_and_another_announces() -> None:
+    story, members = deployment(2)
+    for rank, member in enumerate(members):
+        member.sends(0, stored([f"{rank}/0"]), rank=rank)  # tokens that tell nothing
+    holds(members[0], (0, 0), (1, 0))
+    holds(members[1])
+    outcome = story.outcome("RNK-004")
+    assert outcome.violations == 1
+    assert outcome.findings[0].seen == "1 of them on the stream of rank 1 alone"
+
+
+# --- ranks that wait for each other
+
+
+def waits(*told: tuple[str, str], stalled_ms: float = 0.0, rank: int = 0) -> Story:
+    """What the others were, and what came of the work of one rank."""
+    story = Story().begin()
+    for peers, outcome in told:
+        wait = RankWait(
+            instance="instance-1",
+            rank=rank,
+            peers=peers,  # type: ignore[arg-type]
+            outcome=outcome,  # type: ignore[arg-type]
+            after_s=0.1,
+            bound_s=2.0,
+            stalled_ms=stalled_ms,
+            why="no answer to `cache` within 5 s" if outcome == "hung" else "",
+        )
+        story.note(wait)
+    return story
+
+
+ALONE = ("none", "heard")
+SILENT = [("idle", "bound")] * 3
+HANGS = [("idle", "hung")] * 3
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        ([ALONE, ("idle", "heard"), ("stopped", "heard"), ("killed", "heard")], PASS),
+        ([ALONE, *SILENT, ("busy", "heard")], FAIL),
+        ([ALONE, ("idle", "heard"), *[("stopped", "bound")] * 3], FAIL),
+        ([ALONE, ("idle", "heard"), *[("killed", "ended")] * 3], FAIL),
+        ([ALONE, *HANGS], FAIL),
+        ([ALONE, *SILENT, *[("busy", "bound")] * 3], OPEN),
+        ([("none", "bound"), *HANGS], OPEN),
+        ([("none", "bound")], OPEN),
+        ([ALONE, *HANGS[:2]], OPEN),
+        ([ALONE, ("idle", "bound"), ("idle", "bound"), ("busy", "heard")], OPEN),
+        ([ALONE, ("idle", "bound"), ("idle", "heard")], PASS),
+        ([], OPEN),
+    ],
+)
+def test_a_rank_waits_for_no_other(told: list[tuple[str, str]], verdict: Verdict) -> None:
+    assert waits(*told).outcome("RNK-005").verdict is verdict
+
+
+def test_a_rank_that_waits_is_told_with_what_the_others_were() -> None:
+    (silent,) = waits(ALONE, *SILENT, ("busy", "heard"), rank=2).outcome("RNK-005").findings
+    assert silent.expected == "a batch of rank 2 within 2 s of its work, while the other ranks were idle"
+    assert silent.seen == "in 3 attempts of 3 nothing came"
+    (hung,) = waits(ALONE, *HANGS).outcome("RNK-005").findings
+    assert hung.seen.endswith("did not return: no answer to `cache` within 5 s")
+
+
+def test_a_machine_that_stands_still_makes_no_rank_wait() -> None:
+    assert waits(ALONE, *SILENT, ("busy", "heard"), stalled_ms=1500).outcome("RNK-005").verdict is OPEN
+
+
+# --- topologies
+
+
+WHOLE = StartCall(tp=2, bound=BoundAt(endpoint="ipc:///x", tp=2, pp=1, cp=1))
+PIECES = StartCall(pp=2)
+TOLD = BoundAt(endpoint="ipc:///x", tp=1, pp=2, cp=1)
+
+
+@pytest.mark.parametrize(
+    ("calls", "verdict"),
+    [
+        ([WHOLE, PIECES.answered({"refused": "pipeline parallelism of 2"})], PASS),
+        ([WHOLE, PIECES.answered({"bound": TOLD})], FAIL),
+        ([WHOLE, PIECES.answered({"bound": BoundAt(endpoint="ipc:///x")})], OPEN),
+        ([WHOLE, PIECES.answered({"refused": "adapter: no option pp"})], OPEN),
+        ([WHOLE, PIECES.answered({"error": "it ended"})], OPEN),
+        ([PIECES.answered({"refused": "pp? no"})], OPEN),
+        ([WHOLE.answered({"refused": "tp? no"}), PIECES.answered({"refused": "pp? no"})], OPEN),
+    ],
+)
+def test_blocks_in_pieces_have_no_stream(calls: list[StartCall], verdict: Verdict) -> None:
+    story = Story(sets=()).begin()
+    one = Instance(story)
+    for call in calls:
+        one.note(call)
+    assert story.outcome("RNK-006").verdict is verdict
+
+
 # --- one stream
 
 
@@ -165,7 +291,7 @@ def test_an_honest_stream() -> None:
     story.send(stored("a"))
     story.send()
     witnesses = {name: outcome.witnesses for name, outcome in story.outcomes().items() if name.startswith("RNK")}
-    assert witnesses == {"RNK-001": 3, "RNK-002": 2, "RNK-003": 3, "RNK-004": 0}
+    assert witnesses == {"RNK-001": 3, "RNK-002": 2, "RNK-003": 3, "RNK-004": 0, "RNK-005": 0, "RNK-006": 0}
 
 
 @pytest.mark.parametrize("rank", [None, -1, 2**31, "0", 0.0])

@@ -152,8 +152,10 @@ CASES: list[tuple[str, str | None, dict[str, Any], Cause | None]] = [
     (TCP + "5557", TCP + "65535", {"world_size": 2}, Cause.PORT_OVERFLOW),
     # more ranks than a host has do not make its ports overlap
     (TCP + "5557", TCP + "5559", {"ranks_per_host": 2, "world_size": 16}, None),
-    # two spellings may name one interface
-    ("tcp://localhost:5557", TCP + "5557", {}, Cause.OVERLAP),
+    # one host is one text, or a wildcard; two spellings of one address are found out when the second is bound
+    ("tcp://localhost:5557", TCP + "5557", {}, None),
+    (TCP + "5557", "tcp://*:5558", {"ranks_per_host": 2, "world_size": 2, "wildcard": True}, Cause.OVERLAP),
+    ("tcp://0.0.0.0:5557", TCP + "5557", {"wildcard": True}, Cause.OVERLAP),
     ("tcp://[::1]:5557", "tcp://[::1]:5558", {}, None),
     # identical, rank 0 included
     (TCP + "5557", TCP + "5557", {}, Cause.IDENTICAL),
@@ -164,11 +166,12 @@ CASES: list[tuple[str, str | None, dict[str, Any], Cause | None]] = [
     ("ipc:///run/kv", "inproc:///run/kv", {}, None),
     ("ipc:///run/kv", TCP + "5557", {"world_size": 4, "ranks_per_host": 4}, None),
     # one rank's suffix makes it the other's name
-    ("ipc:///run/kv", "ipc:///run/kv_dp1", {"world_size": 2, "ranks_per_host": 2}, Cause.OVERLAP),
-    ("ipc:///run/kv_dp1", "ipc:///run/kv", {"world_size": 2, "ranks_per_host": 2}, Cause.OVERLAP),
+    ("ipc:///run/kv", "ipc:///run/kv_dp1", {"world_size": 2, "ranks_per_host": 2}, Cause.IDENTICAL),
+    ("ipc:///run/kv_dp1", "ipc:///run/kv", {"world_size": 2, "ranks_per_host": 2}, Cause.IDENTICAL),
     ("ipc:///run/kv", "ipc:///run/kv_dp1", {}, None),
     ("inproc://kv", "inproc://kv_dp3", {"world_size": 3}, None),
-    ("inproc://kv", "inproc://kv_dp3", {"world_size": 4}, Cause.OVERLAP),
+    ("inproc://kv", "inproc://kv_dp3", {"world_size": 4, "ranks_per_host": 4}, Cause.IDENTICAL),
+    ("inproc://kv", "inproc://kv_dp3", {"world_size": 4, "ranks_per_host": 2}, None),
     # the longest suffix counts, whoever asks
     (ipc(103), None, {"world_size": 10}, None),
     (ipc(103), None, {"world_size": 11}, Cause.IPC_LENGTH),

@@ -43,6 +43,12 @@ ALONE = [
     ("udp://127.0.0.1:5557", Rule.SCHEME),
     ("127.0.0.1:5557", Rule.SCHEME),
     ("", Rule.EMPTY),
+    ("tcp://", Rule.EMPTY),
+    ("ipc://", Rule.EMPTY),
+    ("inproc://", Rule.EMPTY),
+    ("tcp://:5557", Rule.HOST),
+    ("tcp://[::1", Rule.HOST),
+    ("tcp://[::1:5557", Rule.HOST),
     (PATH, None),
     (PATH + "x", Rule.LONG_PATH),
     ("inproc://x", None),
@@ -83,6 +89,37 @@ def test_what_is_identical_whatever_its_scheme() -> None:
 def test_the_suffix_counts() -> None:
     assert found(Asked(endpoint=PATH, rank=1, world=2)) == Rule.LONG_PATH
     assert found(Asked(endpoint=PATH[:-4], rank=1, world=2)) is None
+    assert found(Asked(endpoint=PATH[:-4], rank=1, world=11)) == Rule.LONG_PATH
+    assert found(Asked(endpoint=PATH, rank=0, world=2)) == Rule.LONG_PATH
+
+
+@pytest.mark.parametrize(("rank", "world", "fault"), [(-1, 1, Rule.RANK), (2, 2, Rule.RANK), (1, 2, None)])
+def test_a_rank_is_one_of_the_worlds(rank: int, world: int, fault: Rule | None) -> None:
+    assert found(Asked(endpoint="ipc:///x", rank=rank, world=world)) == fault
+
+
+@pytest.mark.parametrize(
+    ("publish", "replay", "ranks", "fault"),
+    [
+        ("ipc:///x", "ipc:///x_dp1", 2, Rule.SAME),
+        ("ipc:///x", "ipc:///x_dp1", 1, None),
+        ("ipc:///x_dp1", "ipc:///x", 2, Rule.SAME),
+        ("inproc://x", "inproc://x_dp3", 4, Rule.SAME),
+        ("inproc://x", "inproc://x_dp4", 4, None),
+        (f"{HOST}5557", "tcp://127.0.0.2:5558", 2, None),
+        (f"{HOST}5557", "tcp://*:5558", 2, Rule.TOO_CLOSE),
+        ("tcp://0.0.0.0:5557", f"{HOST}5557", 1, Rule.TOO_CLOSE),
+        (f"{HOST}5557", f"{HOST}5560", 4, Rule.TOO_CLOSE),
+        (f"{HOST}5557", "ipc:///x", 4, None),
+    ],
+)
+def test_what_is_one_on_one_host(publish: str, replay: str, ranks: int, fault: Rule | None) -> None:
+    assert found(Asked(endpoint=publish, replay=replay, world=4, ranks_per_host=ranks)) == fault
+
+
+def test_ephemeral_ports_are_not_compared() -> None:
+    wish = Asked(endpoint=f"{HOST}0", replay=f"{HOST}0", world=2, ranks_per_host=2, ephemeral=True)
+    assert found(wish) is None
 
 
 def test_an_ephemeral_port_is_asked_for() -> None:
@@ -132,12 +169,14 @@ def test_where_a_client_connects() -> None:
         ("the endpoint is empty", Fault(Rule.EMPTY, ("",), ""), True),
         ("no good", Fault(Rule.EMPTY, ("",), ""), False),
         ("ipc:///x_dp1 is too long", Fault(Rule.LONG_PATH, ("ipc:///x",), ""), True),
+        ("tcp://h:65536 is no port", Fault(Rule.RANK_RANGE, ("tcp://h:65535",), ""), True),
+        ("tcp://h:65537 is no port", Fault(Rule.RANK_RANGE, ("tcp://h:65535",), ""), False),
         ("tcp://h:3 and tcp://h:4", Fault(Rule.TOO_CLOSE, ("tcp://h:2", "tcp://h:9"), ""), True),
         ("tcp://h:1 and tcp://h:4", Fault(Rule.TOO_CLOSE, ("tcp://h:2", "tcp://h:9"), ""), False),
     ],
 )
 def test_errors_name_what_they_refuse(text: str, fault: Fault, named: bool) -> None:
-    assert names(text, fault, 1) == named
+    assert names(text, fault, Asked(rank=1, world=2)) == named
 
 
 def test_loopback() -> None:

@@ -6,13 +6,15 @@ records of the instance. A refusal of the adapter's own is no evidence about the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvwire.judges.area import Area, Bound, Context, Say, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import BoundAt
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import Begun, begun
 from kvwire.trace.records import LIVE, Records, told
-from kvwire.wire.endpoint_rules import TOGETHER, Fault, Rule, connectable, faults, of_rank, split
+from kvwire.wire.endpoint_rules import ANY_PORT, SCHEMES, TOGETHER, Fault, Rule, connectable, faults, of_rank, split
 from kvwire.wire.endpoint_rules import names as names_it
 
 
@@ -25,6 +27,8 @@ class Endpoint(Area):
         super().__init__(context)
         self.why: dict[Say, str] = {}
         """Per sentence why an occasion showed nothing: it matters where no other did."""
+        self.unspoken: frozenset[str] = frozenset()
+        """Schemes that the publisher does not speak, and says so."""
 
     def finish(self) -> None:
         said = (event for _, event in told(self.facts.details, SocketEvent))
@@ -37,9 +41,13 @@ class Endpoint(Area):
         if "rank" in self.context.header.sets:
             tried = [start for start in tried if not _of_ranks(start)]
         shows = any(start.touched for start in tried if start.bound is not None)
+        self.unspoken = _unspoken(tried)
         for start in tried:
+            served = next((place for other in tried if (place := _serves(other, start)) is not None), None)
             if found := faults(start.asked):
                 self._faulty(start, found[0], shows=shows)
+            elif served is not None:
+                self._faulty(start, Fault(Rule.IN_USE, (served,), "another process serves it"), shows=False)
             else:
                 self._sound(start)
         for say, reason in self.why.items():
@@ -54,11 +62,17 @@ class Endpoint(Area):
             why = f"the adapter failed: {start.error}"
         elif start.bound is None and start.refused is None:
             why = "the adapter gave no answer"
+        elif start.refused is not None and (scheme := self._unspoken_in(start)):
+            why = f"it refuses every {scheme} endpoint and says so, and none has to be spoken"
         else:
             return False
         for say in sentences:
             self.why.setdefault(say, why)
         return True
+
+    def _unspoken_in(self, start: Begun) -> str | None:
+        """A scheme of the endpoints that were asked for, which the publisher does not speak."""
+        return next((scheme for e in start.asked.endpoints if (scheme := split(e)[0]) in self.unspoken), None)
 
     # what has to be refused
 
@@ -72,12 +86,16 @@ class Endpoint(Area):
             Rule.TOO_CLOSE: self.too_close,
             Rule.SAME: self.same,
             Rule.LONG_PATH: self.long_path,
+            Rule.HOST: self.host,
+            Rule.RANK: self.no_such_rank,
+            Rule.IN_USE: self.in_use,
         }[fault.rule]
         if self._unknown(start, refuses, self.names, self.nothing_opened):
             return
         refuses(start, fault)
         if start.refused is not None:
-            self.names(start, fault, start.refused)
+            if fault.endpoints:
+                self.names(start, fault, start.refused)
             if start.touched is not None and _tempts(start, fault):
                 self.nothing_opened(start, shows=shows)
 
@@ -88,8 +106,8 @@ class Endpoint(Area):
             say.saw()
             return
         assert start.bound is not None
-        offending = " and ".join(map(repr, fault.endpoints))
-        of = f" (rank {start.asked.rank} of {start.asked.world})" if start.asked.world > 1 else ""
+        offending = " and ".join(map(repr, fault.endpoints)) or "this start"
+        of = f" (rank {start.asked.rank} of {start.asked.world})" if _of_ranks(start) else ""
         say.broke(
             f"a refusal of {offending}{of}: {fault.why}",
             f"accepted: {_told(start.bound)}",
@@ -122,7 +140,7 @@ class Endpoint(Area):
 
     @judge("KVW-END-008")
     def empty(self, say: Say, start: Begun, fault: Fault) -> None:
-        """KVW-END-008: A publisher MUST refuse an empty endpoint."""
+        """KVW-END-008: A publisher MUST refuse an empty endpoint, and one with nothing after its scheme."""
         self._refuses(say, start, fault)
 
     @judge("KVW-END-009")
@@ -134,25 +152,46 @@ class Endpoint(Area):
 
     @judge("KVW-END-010")
     def same(self, say: Say, start: Begun, fault: Fault) -> None:
-        """KVW-END-010: A publisher MUST refuse a replay endpoint that is identical to the publish endpoint, for every
-        scheme and also for rank 0.
+        """KVW-END-010: A publisher MUST refuse a replay endpoint that is identical to the publish endpoint of any rank
+        on its host, for every scheme and also for rank 0.
+
+        Ports of `tcp` that overlap without being configured as one are KVW-END-009's.
         """
         self._refuses(say, start, fault)
 
     @judge("KVW-END-011")
     def long_path(self, say: Say, start: Begun, fault: Fault) -> None:
-        """KVW-END-011: A publisher MUST refuse an `ipc` endpoint whose path is longer than 107 bytes after the rank
-        suffix.
+        """KVW-END-011: A publisher MUST refuse an `ipc` endpoint whose path is longer than 107 bytes after the suffix
+        of the highest global rank.
+        """
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-016")
+    def host(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-016: A publisher MUST refuse a `tcp` endpoint without a host, and one whose bracket is not closed."""
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-017")
+    def no_such_rank(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-017: A publisher MUST refuse a global rank below 0 or not below the world size."""
+        self._refuses(say, start, fault)
+
+    @judge("KVW-END-018")
+    def in_use(self, say: Say, start: Begun, fault: Fault) -> None:
+        """KVW-END-018: A publisher MUST refuse an endpoint that a running process already serves, over `ipc` too.
+
+        Another instance serves it that was started there, answered a client of ours, and was not stopped since.
         """
         self._refuses(say, start, fault)
 
     @judge("KVW-END-012")
     def names(self, say: Say, start: Begun, fault: Fault, text: str) -> None:
-        """KVW-END-012: A publisher MUST name the offending endpoint in the error of a refusal.
+        """KVW-END-012: A publisher MUST name the offending endpoint, as configured or as derived for the rank, in the
+        error of a refusal.
 
-        As configured, or as the rank would have bound it; of two that do not go together, one.
+        Of two that do not go together, one. Where the rank offends, no endpoint does.
         """
-        if names_it(text, fault, start.asked.rank):
+        if names_it(text, fault, start.asked):
             say.saw()
         else:
             offending = " or ".join(map(repr, fault.endpoints))
@@ -160,7 +199,7 @@ class Endpoint(Area):
 
     @judge("KVW-END-013")
     def nothing_opened(self, say: Say, start: Begun, *, shows: bool) -> None:
-        """KVW-END-013: A publisher MUST refuse before it opens any socket.
+        """KVW-END-013: A publisher MUST refuse before it opens any socket, an endpoint in use excepted.
 
         A socket of `ipc` is a file: a directory in which a sound endpoint would lie and in which nothing appeared, not
         even to disappear again, shows that none was bound. That our directory shows the publisher's files at all is
@@ -322,7 +361,37 @@ class Endpoint(Area):
 
 def _of_ranks(start: Begun) -> bool:
     """Whether a `start` is about ranks: a publisher that is told its rank with each batch knows nothing of them."""
-    return start.asked.world > 1
+    return start.asked.world > 1 or start.asked.rank != 0
+
+
+def _unspoken(tried: Sequence[Begun]) -> frozenset[str]:
+    """Schemes that a publisher does not speak and says so: each sound endpoint was refused, by a text that names it.
+
+    What it speaks is another scheme, of which an endpoint was accepted that it was told.
+    """
+    sound = [start for start in tried if not faults(start.asked) and not start.by_adapter]
+    spoken = {split(e)[0] for start in sound if start.bound is not None for e in start.asked.endpoints}
+    if not spoken:
+        return frozenset()
+    refused: dict[str, bool] = {}
+    for start in sound:
+        if start.refused is None or start.free is False:
+            continue
+        schemes = {split(e)[0] for e in start.asked.endpoints} - spoken
+        for scheme in schemes & set(SCHEMES):
+            refused[scheme] = refused.get(scheme, True) and scheme in start.refused
+    return frozenset(scheme for scheme, named in refused.items() if named)
+
+
+def _serves(other: Begun, start: Begun) -> str | None:
+    """The endpoint of a `start` that an earlier one of another instance serves at that time."""
+    over = other.ended is not None and other.ended < start.record
+    if other.instance == start.instance or other.record > start.record or over or other.bound is None:
+        return None
+    held = {of_rank(e, other.asked.rank) for e in other.asked.endpoints}
+    own = (endpoint for endpoint in start.asked.endpoints if split(endpoint)[2] not in ("0", ANY_PORT))
+    places = ((endpoint, of_rank(endpoint, start.asked.rank)) for endpoint in own)
+    return next((endpoint for endpoint, place in places if place in held and other.handshake(place)), None)
 
 
 def _told(bound: BoundAt) -> str:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from kvwire.judges.area import Area, Say, judge, unless
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import Strain, strains
-from kvwire.trace.calls import BurstCall, CacheCall, PublishCall, StartCall, StatsCall, StopCall
+from kvwire.trace.calls import BurstCall, CacheCall, PublishCall, RestartCall, StartCall, StatsCall, StopCall
 from kvwire.trace.detail import Detail
-from kvwire.trace.marks import BurstBegins, Freed, IdleDone
+from kvwire.trace.instances import ADAPTER
+from kvwire.trace.marks import BurstBegins, FaultDone, Freed, IdleDone
 from kvwire.trace.records import Records, told
 from kvwire.wire.framing import split_live
 
 ATTEMPTS = 3
-"""How often the call has to be too long in one situation."""
+"""How often the call has to be too long, or nothing has to come, in one situation."""
+KINDS = {"encode": "encoded", "send": "sent"}
+"""What cannot be done with a batch that comes to grief."""
+FEATURES = {"lora": "LoRA", "salt": "a salt", "mm": "multimodal content"}
+"""What a prompt can have besides tokens, and how it is called."""
+NO_ANSWER = "no answer"
+"""How the failure of a call begins that took too long, which on a busy machine proves nothing."""
+INTERRUPTED = "interrupted"
+"""The failure of a call that the user ended."""
 
 
 class Liveness(Area):
@@ -28,8 +39,15 @@ class Liveness(Area):
             situations.setdefault(strain.situation, []).append(strain)
         for situation, attempts in situations.items():
             self.never_blocks(situation, attempts)
+        faults: dict[str, list[tuple[int, FaultDone]]] = {}
+        for index, done in told(self.facts.stimuli, FaultDone):
+            faults.setdefault(done.kind, []).append((index, done))
+        for kind, waits in faults.items():
+            self.goes_on(kind, waits)
         for records in self.context.instances.values():
             self._saturated(records)
+            self._requests(records)
+        self._requests(self.facts.stimuli)
         for records in (self.facts.stimuli, *self.context.instances.values()):
             for index, freed in told(records, Freed):
                 self.frees(index, freed)
@@ -82,6 +100,67 @@ class Liveness(Area):
             case _:
                 say.open("the stream was not idle for the declared interval")
 
+    @judge("KVW-LIV-006")
+    def goes_on(self, say: Say, kind: str, attempts: list[tuple[int, FaultDone]]) -> None:
+        """KVW-LIV-006: A publisher MUST go on publishing after a batch that it could not encode or send.
+
+        A later batch was offered and awaited, again and again where none came; a time alone proves nothing on a busy
+        machine, and attempts in which a thread of the harness was held up do not count.
+        """
+        calm = [(at, done) for at, done in attempts if done.stalled_ms < 500 * done.bound_s]
+        if any(done.outcome == "seen" for _, done in attempts):
+            say.saw()
+        elif len(calm) >= ATTEMPTS:
+            at, done = calm[0]
+            say.broke(
+                f"a batch that is offered after one that cannot be {KINDS.get(kind, kind)}, within {done.bound_s:g} s",
+                f"in {len(calm)} attempts of {len(calm)} nothing came",
+                Where(record=at),
+            )
+        else:
+            say.open("nothing came after a batch that came to grief, and too few attempts could be made to be sure")
+
+    # requests
+
+    def _requests(self, records: Records) -> None:
+        """What became of prompts with a LoRA id, a salt or multimodal content, each life by itself."""
+        plain: set[tuple[int | str, ...]] = set()
+        served: set[frozenset[str]] = set()
+        for index, record in records:
+            match record.detail:
+                case StartCall() | RestartCall():
+                    plain, served = set(), set()
+                case CacheCall() as call if call.error != INTERRUPTED and call.unsupported is None:
+                    features = frozenset(name for name in FEATURES if getattr(call, name) is not None)
+                    if features:
+                        self.serves(index, call, features, plain=call.tokens in plain, alike=features in served)
+                    if call.succeeded:
+                        served.add(features)
+                        plain |= set() if features else {call.tokens}
+
+    @judge("KVW-LIV-007")
+    def serves(self, say: Say, index: int, call: CacheCall, features: Set[str], *, plain: bool, alike: bool) -> None:
+        """KVW-LIV-007: A publisher MUST NOT let a request of its engine fail because of an event.
+
+        Prompts differ in what their events hold: a LoRA id, a salt, multimodal content. An engine refuses what it has
+        not (the adapter says so, or nothing of the kind is served). One that serves the tokens without it and then
+        fails, or serves another value of the same kind (``alike``) and refuses this one, fails because of the event.
+        """
+        kind = f"prompts with {' and '.join(FEATURES[name] for name in FEATURES if name in features)}"
+        if call.succeeded:
+            say.saw()
+            return
+        why = call.refused or call.error or ""
+        say.note(f"{'refused' if call.refused is not None else 'failed'}: {kind} ({why})")
+        if why.startswith(ADAPTER):
+            return
+        if alike or (plain and call.error is not None and not why.startswith(NO_ANSWER)):
+            value = f" (LoRA id {call.lora})" if call.lora is not None else ""
+            control = "as others of the kind are" if alike else "as the same tokens without it are"
+            say.broke(f"{kind}{value} served, {control}", why, Where(record=index))
+        else:
+            say.open(f"{kind} are not served, and whether an event is the reason is not known: {why}")
+
     # stopping
 
     def _saturated(self, records: Records) -> None:
@@ -118,17 +197,21 @@ class Liveness(Area):
 
     @judge("KVW-LIV-004")
     def counts_rest(self, say: Say, burst: _Burst) -> None:
-        """KVW-LIV-004: A publisher MUST count as dropped every batch that it accepted and did not send before it
-        stopped.
+        """KVW-LIV-004: A publisher MUST count as dropped every batch that it accepted and did not hand to its socket
+        before it stopped.
 
-        Each accepted batch is an occasion: it arrives, or is counted. Without counters a loss stays open.
+        Each accepted batch is an occasion: it arrives, or is counted. What a socket discards no call tells: one that
+        never came is missing in the count only if fewer were handed to the socket (``sent``) and dropped than offered.
         """
-        if burst.missing and burst.dropped is None:
-            say.open(f"{burst.missing} accepted batches never came, and the adapter counts no drops")
-        elif burst.missing > (burst.dropped or 0):
+        if not burst.missing or (burst.dropped is not None and burst.missing <= burst.dropped):
+            say.saw(burst.accepted)
+        elif burst.dropped is None or burst.uncounted is None:
+            what = "drops" if burst.dropped is None else "what was handed to its socket"
+            say.open(f"{burst.missing} accepted batches never came, and the adapter does not count {what}")
+        elif burst.uncounted > 0:
             say.broke(
-                f"{burst.missing} more batches counted as dropped: so many were accepted and never came",
-                f"{burst.dropped} more",
+                f"every batch that was offered handed to the socket or counted as dropped: {burst.missing} never came",
+                f"{burst.uncounted} that are neither",
                 Where(record=burst.stop),
             )
         else:
@@ -154,7 +237,8 @@ class _Burst:
     """What was accepted after a mark, and what came of it.
 
     ``last`` is the number that the last accepted batch has, ``seen`` the highest that came; ``missing`` counts those
-    between them. ``dropped`` is by how many the counter of drops rose, None where there is none.
+    between them. ``dropped`` is by how many the counter of drops rose, ``uncounted`` how many were offered that were
+    neither handed to the socket nor dropped; None where nothing counts them.
     """
 
     def __init__(self, records: Records, at: int) -> None:
@@ -164,19 +248,23 @@ class _Burst:
         self.accepted = 0
         prompts = False
         self.dropped: int | None = None
+        self.uncounted: int | None = None
         offered: int | None = None
-        counters = [call.dropped for _, call in told(before, StatsCall) if call.succeeded]
-        dropped_before = (counters[-1] if counters else None) or 0
+        fell = ""
+        counters = [call for _, call in told(before, StatsCall) if call.succeeded]
+        earlier = counters[-1] if counters else StatsCall()
         for index, record in after:
             match record.detail:
                 case StartCall() | BurstBegins():
                     break
-                case StopCall(error=error, refused=refused):
+                case StopCall(refused=refused):
                     self.stop = index
-                    failed = error or refused
-                    self.why_open = f"the stop failed: {failed}" if failed else ""
-                case StatsCall(succeeded=True, offered=offered, dropped=dropped) if self.stop is not None:
-                    self.dropped = None if dropped is None else dropped - dropped_before
+                    self.why_open = f"the stop was refused: {refused}" if refused else ""
+                case StatsCall(succeeded=True, offered=offered, sent=sent, dropped=dropped) if self.stop is not None:
+                    self.dropped = None if dropped is None else dropped - (earlier.dropped or 0)
+                    if offered is not None and sent is not None and dropped is not None:
+                        self.uncounted = offered - sent - dropped
+                    fell = _fell(earlier, offered=offered, sent=sent, dropped=dropped)
                 case detail if self.stop is None:
                     self.accepted += _accepted(detail)
                     prompts = prompts or isinstance(detail, CacheCall)
@@ -185,11 +273,28 @@ class _Burst:
             self.why_open = self.why_open or "nothing was heard of this publisher before the burst, or nothing accepted"
         elif offered is None and prompts:
             self.why_open = self.why_open or "the adapter does not count the batches that a prompt caused"
+        elif fell:
+            self.why_open = self.why_open or fell
+        elif offered is not None and offered < (earlier.offered or 0) + self.accepted:
+            told_before = earlier.offered or 0
+            self.why_open = self.why_open or (
+                f"the adapter counts {offered} batches after the stop, and {told_before} were offered before "
+                f"{self.accepted} more: its counters are wrong"
+            )
         if self.why_open or first is None or self.seen is None:
             self.last = self.missing = 0
             return
         self.last = first + self.accepted if offered is None else offered - 1
         self.missing = max(0, self.last - self.seen)
+
+
+def _fell(earlier: StatsCall, **now: int | None) -> str:
+    """Which counter is smaller after a stop than before it: an error of the adapter."""
+    for name, value in now.items():
+        before: int | None = getattr(earlier, name)
+        if value is not None and before is not None and value < before:
+            return f"the adapter counts {value} batches as {name} after the stop, and {before} before: it starts over"
+    return ""
 
 
 def _accepted(detail: Detail | None) -> int:

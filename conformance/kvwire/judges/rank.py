@@ -7,16 +7,23 @@ deployment, each with tokens of its own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from kvwire.history import timeline as timelines
 from kvwire.history.timeline import Batch
 from kvwire.judges.area import Area, Context, Say, at_batch, at_element, judge, unless
 from kvwire.judges.verdict import Where
-from kvwire.trace.instances import begun, fell_silent, why_no_ranks
-from kvwire.trace.records import Records
+from kvwire.trace.calls import ResidentCall, StartCall
+from kvwire.trace.instances import ADAPTER, begun, fell_silent, why_no_ranks
+from kvwire.trace.marks import RankWait
+from kvwire.trace.records import Records, told
 from kvwire.trace.stimuli import offers, prompts
 from kvwire.wire.events import Event, Flaw
+
+ATTEMPTS = 3
+"""How often a rank has to wait in one situation."""
+CONTROLS = ("none", "busy")
+"""What the other ranks are where nothing keeps one from being heard: not there, or at work too."""
 
 
 class Rank(Area):
@@ -38,6 +45,8 @@ class Rank(Area):
             self.declared(batch, batch.reading.rank, self.context.stream.rank)
 
     def finish(self) -> None:
+        self._waits()
+        self._topologies()
         ranks = self.facts.ranks
         if ranks is None or "rank" in self.context.header.sets:
             return
@@ -47,8 +56,10 @@ class Rank(Area):
         members = {name: self.context.instances.get(name, ()) for name in ranks}
         batches = {name: _batches(records) for name, records in members.items()}
         for name, found in batches.items():
+            self.first = None
             for batch in found:
                 if batch.reading.rank is not None:
+                    self.constant(batch, batch.reading.rank)
                     self.declared(batch, batch.reading.rank, ranks[name])
         self.one_stream_each(members, batches)
         for said in fell_silent({f"rank {ranks[name]}": found for name, found in members.items()}).values():
@@ -127,8 +138,140 @@ class Rank(Area):
                     Where(record=members[name][-1][0]),
                 )
 
+        self._held(say, members, batches)
+
+    def _held(self, say: Say, members: Mapping[str, Records], batches: Mapping[str, Sequence[Batch]]) -> None:
+        """What the engines of all ranks hold, each asked when its stream was over, against what all streams announced.
+
+        A block that is held by one rank, and announced by the stream of another alone, is on the wrong one. Blocks
+        that no stream announces are no matter of ranks.
+        """
+        held = {name: _resident(records) for name, records in members.items()}
+        told = {name: _announced(found) for name, found in batches.items()}
+        for name, blocks in held.items():
+            say.saw(len(blocks & told[name]))
+            for other in (other for other in told if other != name):
+                strange = (blocks & told[other]) - told[name] - held[other]
+                if strange:
+                    say.broke(
+                        f"the {len(blocks)} blocks that rank {self._rank(name)} holds on its stream, if on any",
+                        f"{len(strange)} of them on the stream of rank {self._rank(other)} alone",
+                        at_batch(batches[other][-1]),
+                    )
+
     def _rank(self, name: str) -> int:
         return (self.facts.ranks or {}).get(name, -1)
+
+    # ranks that wait for each other
+
+    def _waits(self) -> None:
+        waits = list(told(self.facts.stimuli, RankWait))
+        situations: dict[tuple[int, str], list[tuple[int, RankWait]]] = {}
+        for at, wait in waits:
+            if wait.peers not in CONTROLS:
+                situations.setdefault((wait.rank, wait.peers), []).append((at, wait))
+        heard = [wait for _, wait in waits if wait.outcome == "heard"]
+        alone = {wait.instance for wait in heard if wait.peers == "none"}
+        beside = {wait.instance for wait in heard if wait.peers != "none"}
+        for attempts in situations.values():
+            self.waits_for_nobody(attempts, alone, beside)
+        if waits and not situations:
+            self.waits_for_nobody.open("nothing was heard of a rank alone, before there were others")
+
+    @judge("KVW-RNK-005")
+    def waits_for_nobody(
+        self, say: Say, attempts: Sequence[tuple[int, RankWait]], alone: Set[str], beside: Set[str]
+    ) -> None:
+        """KVW-RNK-005: A publisher MUST NOT let the stream of one rank wait for another rank.
+
+        One rank is given work while the others are idle, stopped or killed. What is missing then was there before: its
+        process ``alone`` was heard, and its stream ``beside`` others. A call that hangs beside others did return alone.
+        A time alone proves nothing on a busy machine: it has to fall silent, or its call to hang, in each of several
+        attempts, and those in which a thread of the harness was held up do not count.
+        """
+        calm = [(at, wait) for at, wait in attempts if wait.stalled_ms < 500 * wait.bound_s]
+        missed = [(at, wait) for at, wait in calm if wait.outcome != "heard"]
+        say.saw(sum(wait.outcome == "heard" for _, wait in attempts))
+        at, first = (missed or attempts)[0]
+        situation = f"while the other ranks were {first.peers}"
+        if missed and len(missed) < len(calm):
+            say.note(f"rank {first.rank} was not heard in one attempt {situation}, and in others it was")
+        elif not missed and calm:
+            return
+        elif any(wait.instance not in (beside if wait.outcome == "bound" else alone) for _, wait in missed):
+            say.open(f"rank {first.rank} was not heard {situation}, nor when they had work too")
+        elif len(missed) < ATTEMPTS:
+            say.open(f"rank {first.rank} was not heard {situation}, and too few attempts could be made to be sure")
+        else:
+            say.broke(
+                f"a batch of rank {first.rank} within {first.bound_s:g} s of its work, {situation}",
+                f"in {len(missed)} attempts of {len(missed)} {_how(first)}",
+                Where(record=at),
+            )
+
+    # topologies
+
+    def _topologies(self) -> None:
+        starts = [
+            (at, call)
+            for records in self.context.instances.values()
+            for at, call in told(records, StartCall)
+            if call.tp is not None or call.pieces
+        ]
+        whole = [call for _, call in starts if call.succeeded and not call.pieces]
+        for at, call in starts:
+            if call.pieces:
+                self.no_pieces(at, call, whole)
+
+    @judge("KVW-RNK-006")
+    def no_pieces(self, say: Say, at: int, call: StartCall, whole: Sequence[StartCall]) -> None:
+        """KVW-RNK-006: A publisher MUST refuse to start where a block lies in pieces on ranks that this standard does
+        not number, with pipeline or context parallelism.
+
+        A publisher that also refuses tensor parallelism alone (``whole``: what was accepted of that) shows nothing.
+        That one which accepts pieces was told of them its adapter shows, whose answer repeats what it told.
+        """
+        if call.error is not None or call.unsupported is not None:
+            say.open(f"the adapter failed: {call.error or call.unsupported}")
+        elif call.refused is not None and call.refused.startswith(ADAPTER):
+            say.open(f"{call.refused}: the adapter refused it, not the publisher")
+        elif not whole:
+            say.open("no topology is taken, tensor parallelism alone neither")
+        elif call.refused is not None:
+            say.saw()
+        elif call.bound is None or (call.bound.pp or 1, call.bound.cp or 1) != (call.pp or 1, call.cp or 1):
+            say.open("the adapter does not say that it tells its publisher of a topology")
+        else:
+            say.broke(
+                f"a refusal: pipeline parallelism of {call.pp or 1} and context parallelism of {call.cp or 1}",
+                "accepted",
+                Where(record=at),
+            )
+
+
+def _how(wait: RankWait) -> str:
+    if wait.outcome == "bound":
+        return "nothing came"
+    return f"the call that gave it work did not return: {wait.why}"
+
+
+def _resident(records: Records) -> frozenset[int]:
+    """What the engine held when it was asked last."""
+    calls = [call for _, call in told(records, ResidentCall) if call.succeeded]
+    return calls[-1].held if calls else frozenset()
+
+
+def _announced(batches: Sequence[Batch]) -> frozenset[int]:
+    """The hashes that a stream stored and did not remove since."""
+    there: set[int] = set()
+    for event in (event for batch in batches for event in batch.reading.events):
+        if event.kind == "cleared":
+            there.clear()
+        elif event.kind == "stored":
+            there.update(event.hashes)
+        elif event.kind == "removed":
+            there.difference_update(event.hashes)
+    return frozenset(there)
 
 
 def _batches(records: Records) -> list[Batch]:

@@ -30,6 +30,7 @@ from kvwire_reference.hashing import ALGORITHMS, Token
 from kvwire_reference.outlet import Counters, Outlet
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import Frames
+from kvwire_reference.topology import Topology
 from kvwire_reference.wire import Batch, Event
 
 Role = Literal["cache", "publish"]
@@ -232,6 +233,7 @@ class Adapter:
             rank=rank,
             world_size=rank + 1 if options.world is None else options.world,
             ranks_per_host=1 if options.ranks_per_host is None else options.ranks_per_host,
+            topology=Topology(tensor=options.tp or 1, pipeline=options.pp or 1, context=options.cp or 1),
             ephemeral=bool(options.ephemeral),
             max_queue=options.queue or default.max_queue,
             send_mark=default.send_mark if options.hwm is None else options.hwm,
@@ -267,6 +269,9 @@ class Adapter:
             "replay": publisher.replay_endpoint,
             "topic": self._config.topic,
             "rank": self._config.rank,
+            "tp": self._config.topology.tensor,
+            "pp": self._config.topology.pipeline,
+            "cp": self._config.topology.context,
         }
 
     def _shut_down(self) -> None:

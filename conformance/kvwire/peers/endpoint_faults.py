@@ -5,9 +5,6 @@ What the reference would refuse is bent into something that it takes, so that th
 
 from __future__ import annotations
 
-import fcntl
-import os
-from pathlib import Path
 from typing import ClassVar
 
 import zmq
@@ -16,8 +13,7 @@ from msgspec.structs import replace
 from kvwire.peers.mutant import Session, mutant
 from kvwire_reference.endpoints import IPC_PATH_MAX, Cause, EndpointError, check_endpoints, parse
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
-from kvwire_reference.replay import Frames, ReplayServer
-from kvwire_reference.wire import Batch
+from kvwire_reference.replay import ReplayServer
 
 Socket = zmq.Socket[bytes]
 ANY_PORT = "tcp://127.0.0.1:0"
@@ -80,6 +76,24 @@ class IgnoresRankInPath(IgnoresRankInPort):
 
     def _check_free(self) -> None:
         """Take over the path of another rank."""
+        if not self.config.rank:
+            super()._check_free()
+
+
+@mutant(
+    "finds-tcp-in-paths",
+    breaks="END-003",
+    change="an ipc path that contains `tcp` gets no suffix",
+    levels=("driven",),
+    session=RANKS_ENDPOINTS,
+)
+class FindsTcpInPaths(ZmqPublisher):
+    """Looks for the name of the scheme anywhere, as vLLM does, and finds no port to add a rank to."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        super().__init__(config)
+        if config.endpoint.startswith("ipc://") and "tcp" in config.endpoint:
+            self.endpoint = config.endpoint
 
 
 @mutant(
@@ -203,10 +217,15 @@ class WrapsPorts(ZmqPublisher):
     session=RANKS_ENDPOINTS,
 )
 class LooksAtItsOwnRank(ZmqPublisher):
-    """Knows nothing of the ranks above its own."""
+    """Knows nothing of the ports of the ranks above its own."""
 
     def __init__(self, config: PublisherConfig) -> None:
-        super().__init__(replace(config, world_size=config.rank + 1))
+        super().__init__(_alone(config) if config.endpoint.startswith("tcp://") else config)
+
+
+def _alone(config: PublisherConfig) -> PublisherConfig:
+    """Without the ranks above its own; one that is out of range stays so."""
+    return replace(config, world_size=config.rank + 1) if 0 <= config.rank < config.world_size else config
 
 
 @mutant(
@@ -234,6 +253,19 @@ class EmptyIsAny(ZmqPublisher):
 
 
 @mutant(
+    "scheme-without-a-place",
+    breaks="END-008",
+    change="nothing after the scheme is taken for any port",
+    levels=("driven",),
+    session=ENDPOINTS,
+)
+class SchemeWithoutAPlace(ZmqPublisher):
+    def __init__(self, config: PublisherConfig) -> None:
+        bare = config.endpoint.endswith("://")
+        super().__init__(replace(config, endpoint=ANY_PORT, ephemeral=True) if bare else config)
+
+
+@mutant(
     "alone-on-its-host",
     breaks="END-009",
     change="port ranges that overlap are accepted",
@@ -242,7 +274,7 @@ class EmptyIsAny(ZmqPublisher):
 )
 class AloneOnItsHost(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
-        super().__init__(replace(config, ranks_per_host=1))
+        super().__init__(replace(config, ranks_per_host=1) if config.endpoint.startswith("tcp://") else config)
 
 
 @mutant(
@@ -260,6 +292,33 @@ class SharesItsPath(ZmqPublisher):
         super().__init__(replace(config, replay_endpoint=None) if same else config)
         if same:
             self.replay_endpoint = self.endpoint
+
+
+@mutant(
+    "knows-its-own-path",
+    breaks="END-010",
+    change="a replay path is accepted on which another rank publishes",
+    levels=("driven",),
+    session=Session(probes=("live", "endpoints"), profile="ranks-replay"),
+)
+class KnowsItsOwnPath(ZmqPublisher):
+    """Compares what is configured, and forgets what the suffix of a rank makes of it."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        super().__init__(config if config.endpoint.startswith("tcp://") else replace(config, ranks_per_host=1))
+
+
+@mutant(
+    "measures-its-own-path",
+    breaks="END-011",
+    change="a path is accepted that is too long for a higher rank",
+    levels=("driven",),
+    session=ENDPOINTS,
+)
+class MeasuresItsOwnPath(ZmqPublisher):
+    def __init__(self, config: PublisherConfig) -> None:
+        one = config.endpoint.startswith("ipc://") and config.replay_endpoint is None
+        super().__init__(_alone(config) if one else config)
 
 
 @mutant(
@@ -322,57 +381,47 @@ class ChecksLate(ZmqPublisher):
         return super()._open_replay()
 
 
-# --- ranks -------------------------------------------------------------------------------------------------------
+@mutant(
+    "no-host-is-loopback",
+    breaks="END-016",
+    change="a host that is missing or not closed is taken for loopback",
+    levels=("driven",),
+    session=ENDPOINTS,
+)
+class NoHostIsLoopback(ZmqPublisher):
+    def __init__(self, config: PublisherConfig) -> None:
+        try:
+            parse(config.endpoint)
+        except EndpointError as error:
+            port = config.endpoint.rpartition(":")[2]
+            if error.cause is not Cause.HOST or not port.isdecimal():
+                raise
+            config = replace(config, endpoint=f"tcp://127.0.0.1:{port}")
+        super().__init__(config)
 
 
 @mutant(
-    "only-rank-zero",
-    breaks="RNK-004",
-    change="ranks above 0 bind and stay silent",
+    "any-rank",
+    breaks="END-017",
+    change="a rank that is none of the world's is accepted",
     levels=("driven",),
-    reports="sglang#16030",
-    session=Session(probes=("live", "ranks"), profile="ranks"),
+    session=ENDPOINTS,
 )
-class OnlyRankZero(ZmqPublisher):
-    """As SGLang did."""
-
-    def _send_live(self, frames: Frames) -> None:
-        if self.config.rank == 0:
-            super()._send_live(frames)
+class AnyRank(ZmqPublisher):
+    def __init__(self, config: PublisherConfig) -> None:
+        rank = max(0, config.rank)
+        super().__init__(replace(config, rank=rank, world_size=max(config.world_size, rank + 1)))
 
 
 @mutant(
-    "always-rank-zero",
-    breaks="RNK-003",
-    change="every rank says that it is rank 0",
+    "takes-paths-over",
+    breaks="END-018",
+    change="an ipc endpoint is bound that another process serves",
     levels=("driven",),
-    reports="llm-d-inference-sim#575",
-    session=Session(probes=("live", "ranks")),
+    session=Session(probes=("live", "endpoint-in-use")),
 )
-class AlwaysRankZero(ZmqPublisher):
-    def _encode(self, batch: Batch) -> bytes:
-        return super()._encode(replace(batch, data_parallel_rank=0))
+class TakesPathsOver(ZmqPublisher):
+    """As every publisher that leaves it to libzmq."""
 
-
-@mutant(
-    "shares-counter",
-    breaks="SEQ-005",
-    change="the ranks of a host share one counter",
-    levels=("driven",),
-    reports="llm-d-inference-sim#575",
-    session=Session(probes=("live", "ranks"), profile="ranks"),
-)
-class SharesCounter(ZmqPublisher):
-    """It lies in a file beside their ipc endpoints."""
-
-    def _reserve(self) -> int:
-        if self.config.world_size == 1 or not self.config.endpoint.startswith("ipc://"):
-            return super()._reserve()
-        path = Path(self.config.endpoint.removeprefix("ipc://") + ".counter")
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            number = int(file.read() or 0)
-            file.seek(0)
-            file.write(str(number + 1))
-        self._next_number = number + 1
-        return number
+    def _check_free(self) -> None:
+        """Look at nothing; over tcp the system refuses."""

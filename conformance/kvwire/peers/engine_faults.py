@@ -419,3 +419,52 @@ class NoWrap(CacheEngine):
         if state.lora_id is not None:
             seed = mix64(state.lora_id, seed)
         return replace(honest, hash=seed)
+
+
+# --- requests ----------------------------------------------------------------------------------------------------
+
+
+@mutant(
+    "signed-lora-ids",
+    breaks="LIV-007",
+    change="a prompt fails whose LoRA id has no room in a signed integer",
+    levels=("driven",),
+    session=Session(probes=("live", "requests")),
+)
+class SignedLoraIds(CacheEngine):
+    """As at the binding of a library that takes int64."""
+
+    def insert(
+        self,
+        tokens: Sequence[Token],
+        *,
+        lora_id: int | None = None,
+        salt: str | None = None,
+        mm: Sequence[MmItem] = (),
+        computed: int | None = None,
+    ) -> int:
+        if lora_id is not None and lora_id >= 2**63:
+            raise TypeError(f"LoRA id {lora_id} does not fit an int64")
+        return super().insert(tokens, lora_id=lora_id, salt=salt, mm=mm, computed=computed)
+
+
+@mutant(
+    "dies-of-lora",
+    breaks="LIV-007",
+    change="the engine dies of the event of a prompt with a LoRA id",
+    levels=("driven",),
+    session="its last words name files of the machine",
+)
+class DiesOfLora(CacheEngine):
+    def insert(
+        self,
+        tokens: Sequence[Token],
+        *,
+        lora_id: int | None = None,
+        salt: str | None = None,
+        mm: Sequence[MmItem] = (),
+        computed: int | None = None,
+    ) -> int:
+        if lora_id is not None:
+            raise RuntimeError("an event with a LoRA id cannot be built")
+        return super().insert(tokens, lora_id=lora_id, salt=salt, mm=mm, computed=computed)

@@ -113,6 +113,8 @@ class NumbersWhatItEncodes(ZmqPublisher):
     breaks="SEQ-009",
     change="nothing is sent any more after a batch that cannot be encoded",
     levels=("driven",),
+    driven="LIV-006",
+    reason="what it accepts and never sends is lost",
     session=BURSTS,
 )
 class StallsAfterAFailure(ZmqPublisher):
@@ -133,3 +135,28 @@ class StallsAfterAFailure(ZmqPublisher):
 
     def _wait_ms(self) -> int | None:
         return STALLED_MS if self._stalled else super()._wait_ms()
+
+
+@mutant(
+    "ends-with-a-batch",
+    breaks="LIV-006",
+    change="a batch that cannot be encoded ends the stream: nothing is accepted any more",
+    levels=("driven",),
+    session=BURSTS,
+)
+class EndsWithABatch(ZmqPublisher):
+    """What is retained is still replayed."""
+
+    _ended = False
+
+    def publish(self, batch: Batch) -> bool:
+        if self._ended:
+            with self._lock:
+                number = self._reserve()
+            self._count_drop(number, "the stream has ended")
+            return False
+        try:
+            self._encode(batch)
+        except ValueError:
+            self._ended = True
+        return super().publish(batch)

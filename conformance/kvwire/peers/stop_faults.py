@@ -25,12 +25,10 @@ SEND_S = 0.0005
 class StopsAtOnce(ZmqPublisher):
     """Takes its time with a full queue, so that there is something to drop."""
 
-    def _turn(self) -> None:
-        if len(self._queue) > 1:
-            self._send_next()
+    def _send_next(self) -> None:
+        super()._send_next()
+        if self._queue:
             time.sleep(SEND_S)
-        else:
-            super()._turn()
 
     def _send_rest(self) -> None:
         """Send nothing more; what was handed to the socket leaves."""
@@ -38,20 +36,32 @@ class StopsAtOnce(ZmqPublisher):
 
 
 @mutant(
-    "forgets-the-rest",
-    breaks="LIV-004",
-    change="what the socket holds at a stop is lost and not counted",
+    "closes-without-linger",
+    breaks="LIV-003",
+    change="what the socket holds at a stop is lost",
     levels=("driven",),
-    driven="LIV-003",
-    reason="what is lost was not sent either",
     session=TOO_LARGE,
 )
-class ForgetsTheRest(ZmqPublisher):
-    """Closes without waiting for what its socket holds, as the model publisher, and takes that for sent."""
+class ClosesWithoutLinger(ZmqPublisher):
+    """As the model publisher. It was handed to the socket, and no call tells how much of it left."""
 
     def _send_rest(self) -> None:
         super()._send_rest()
         self._live.set(zmq.LINGER, 0)
+
+
+@mutant(
+    "forgets-the-rest",
+    breaks="LIV-004",
+    change="what waits when it is stopped is dropped and not counted",
+    levels=("driven",),
+    driven="LIV-003",
+    reason="what is forgotten was not sent either",
+    session=TOO_LARGE,
+)
+class ForgetsTheRest(StopsAtOnce):
+    def _drop_rest(self) -> None:
+        self._queue.clear()
 
 
 _kept: list[ZmqPublisher] = []

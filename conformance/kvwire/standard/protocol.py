@@ -58,7 +58,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reports it. ``replay`` of ``"none"`` asks for no replay socket; ``ephemeral`` permits port 0, for a port of the
     system's choice, which is then reported. ``queue`` is the publisher's queue in batches,
     ``hwm`` the send high-water mark in messages, ``ring`` the batches retained for replay, ``cap`` the stored blocks
-    per iteration, ``block_size`` tokens, ``capacity`` the cache in blocks.
+    per iteration, ``block_size`` tokens, ``capacity`` the cache in blocks. ``tp``, ``pp`` and ``cp`` say over how many
+    processes tensors, the pipeline and the context are split, besides the data-parallel ranks of ``world``.
     """
 
     endpoint: str | None = None
@@ -75,16 +76,25 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     block_size: int | None = None
     capacity: int | None = None
     curve: dict[str, Any] | None = None
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the publisher is bound: the answer to ``start`` and ``restart``. ``mode`` says who binds."""
+    """Where the publisher is bound: the answer to ``start`` and ``restart``. ``mode`` says who binds.
+
+    ``tp``, ``pp`` and ``cp`` are what the publisher was told of its topology: only an adapter that says so has told it.
+    """
 
     endpoint: str
     replay: str | None = None
     topic: str = ""
     rank: int = 0
     mode: Literal["connect", "bind"] = "connect"
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,6 +72,9 @@ class BoundAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     topic: str | None = None
     rank: int | None = None
     mode: Literal["connect", "bind"] | None = None
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
 
     @property
     def dials(self) -> bool:
@@ -97,12 +100,20 @@ class StartCall(Call, frozen=True, kw_only=True):
     block_size: int | None = None
     capacity: int | None = None
     curve: Mapping[str, Any] | None = None
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
     bound: BoundAt | None = None
 
     @classmethod
     def of(cls, options: Start) -> StartCall:
         """The call that asks for options, without an answer."""
         return msgspec.convert(options, cls, from_attributes=True)
+
+    @property
+    def pieces(self) -> bool:
+        """Whether a block would lie in pieces on several processes: the pipeline or the context is split."""
+        return (self.pp or 1) > 1 or (self.cp or 1) > 1
 
     @property
     def asked(self) -> Asked:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kvwire.trace.calls import BoundAt, StartCall
-from kvwire.trace.marks import Looked, Ports, Reach
+from kvwire.trace.calls import BoundAt, StartCall, StopCall
+from kvwire.trace.marks import Looked, Ports, ProcessExit, Reach
 from kvwire.trace.records import Records
 from kvwire.wire.endpoint_rules import Asked
 
@@ -24,7 +24,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     ``bound`` is the answer of an accepted one; ``refused`` or ``error`` the text of another. ``touched``: whether a
     directory that only the endpoints lie in was changed by it, None when it was not looked at. ``free``: whether the
-    harness could bind the ports itself after a refusal.
+    harness could bind the ports itself after a refusal. ``ended`` is the record of the stop or death after it.
     """
 
     record: int
@@ -36,6 +36,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     reached: tuple[Reach, ...]
     touched: bool | None
     free: bool | None
+    ended: int | None = None
 
     @property
     def by_adapter(self) -> bool:
@@ -43,8 +44,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
         return self.refused is not None and self.refused.startswith(ADAPTER)
 
     def handshake(self, endpoint: str) -> bool | None:
-        """Whether a client of ours got to an endpoint; None when none tried."""
-        tries = [reach.done for reach in self.reached if reach.endpoint == endpoint]
+        """Whether a client of ours got to an endpoint; None when none tried, or only while the machine stood still."""
+        tries = [reach.done for reach in self.reached if reach.endpoint == endpoint and (reach.done or reach.calm)]
         return any(tries) if tries else None
 
 
@@ -59,8 +60,11 @@ def _one(instance: str, records: Records) -> Begun:
     assert isinstance(start, StartCall)
     reached: list[Reach] = []
     touched = free = None
-    for _, record in records[1:]:
+    ended: int | None = None
+    for at, record in records[1:]:
         match record.detail:
+            case StopCall() | ProcessExit() if ended is None:
+                ended = at
             case Reach() as reach:
                 reached.append(reach)
             case Looked() as looked:
@@ -77,6 +81,7 @@ def _one(instance: str, records: Records) -> Begun:
         reached=tuple(reached),
         touched=touched,
         free=free,
+        ended=ended,
     )
 
 

@@ -227,22 +227,63 @@ class Ranks(Stimulus, frozen=True, kw_only=True):
     members: dict[str, int]
 
 
+class RankWait(Stimulus, frozen=True, kw_only=True):
+    """One rank was given work, and its stream awaited, while the others were in some state; on the stream under test.
+
+    ``peers``: there were ``none`` or they were ``busy`` too (the controls), they were ``idle``, their processes
+    ``stopped`` or ``killed``.
+    ``outcome``: a batch was ``heard``, none until the ``bound``, or the call that gave the work did not return: it
+    ``hung``, or its process ``ended``. ``stalled_ms`` is the longest time for which a thread of the harness was held
+    up.
+    """
+
+    EVENT: ClassVar[str] = "rank-wait"
+    instance: str
+    rank: int
+    peers: Literal["none", "busy", "idle", "stopped", "killed"]
+    outcome: Literal["heard", "bound", "hung", "ended"]
+    after_s: float
+    bound_s: float
+    stalled_ms: float
+    why: str = ""
+
+
+class FaultDone(Awaited, frozen=True, kw_only=True):
+    """After a batch that came to grief others were offered, until one was heard or the bound was over.
+
+    ``stalled_ms`` is the longest time for which a thread of the harness was held up.
+    """
+
+    EVENT: ClassVar[str] = "fault-done"
+    kind: str
+    stalled_ms: float
+
+
 # --- what was looked at after a start or a stop of an instance ----------------------------------------------------
 
 
 class Reach(Stimulus, frozen=True, kw_only=True):
-    """A client of ours knocked at an endpoint: whether a handshake came about within the bound."""
+    """A client of ours knocked at an endpoint: whether a handshake came about within the bound.
+
+    ``stalled_ms`` is the longest time for which a thread of the harness was held up meanwhile.
+    """
 
     EVENT: ClassVar[str] = "reach"
     endpoint: str
     socket: Literal["SUB", "DEALER"]
     outcome: Literal["handshake", "none"]
     bound_s: float
+    stalled_ms: float = 0.0
 
     @property
     def done(self) -> bool:
         """Whether it did."""
         return self.outcome == "handshake"
+
+    @property
+    def calm(self) -> bool:
+        """Whether the machine did not stand still for half of the bound."""
+        return self.stalled_ms < 500 * self.bound_s
 
 
 class Looked(Stimulus, frozen=True, kw_only=True):

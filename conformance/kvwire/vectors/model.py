@@ -176,7 +176,7 @@ class EndpointInput(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
 
 class EndpointExpected(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the rank binds; or the fault, and the configured endpoints of which the error must name one."""
+    """What the rank binds; or the fault, and the configured endpoints of which the error must name one, if any."""
 
     publish: str | None = None
     replay: str | None = None

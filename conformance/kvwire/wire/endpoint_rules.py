@@ -61,16 +61,17 @@ class Rule(enum.Enum):
     TOO_CLOSE = "publish and replay ports are closer together than the ranks of the host"
     SAME = "publish and replay are the same"
     LONG_PATH = "the path is longer than a socket's can be"
+    HOST = "the host is missing, or its bracket is not closed"
+    RANK = "the rank is not one of the world's"
+    IN_USE = "somebody serves it"
 
 
 TOGETHER = frozenset({Rule.TOO_CLOSE, Rule.SAME})
 """Faults of two endpoints that are sound by themselves."""
-SOUND = TOGETHER | {Rule.LONG_PATH}
-"""Faults of endpoints from which a rank derives its own."""
 
 
 class Fault(NamedTuple):
-    """Why a ``start`` has to be refused: the rule, the endpoints that offend, and what is wrong with them."""
+    """Why a ``start`` has to be refused: the rule, the endpoints that offend (none: a rank), and what is wrong."""
 
     rule: Rule
     endpoints: tuple[str, ...]
@@ -104,15 +105,17 @@ def connectable(endpoint: str) -> str | None:
     scheme, place, port = split(endpoint)
     if scheme != "tcp":
         return endpoint
-    is_port = port.isascii() and port.isdecimal() and 1 <= int(port) <= PORT_MAX
+    is_port = _is_number(port) and 1 <= int(port) <= PORT_MAX
     return f"tcp://{WILDCARDS.get(place, place)}:{port}" if is_port else None
 
 
 def faults(wish: Asked) -> tuple[Fault, ...]:
     """Every reason to refuse what was asked; a pair is looked at when each of the two is sound."""
+    if not 0 <= wish.rank < wish.world:
+        return (Fault(Rule.RANK, (), f"rank {wish.rank} is none of {wish.world}"),)
     found = [fault for endpoint in wish.endpoints for fault in _alone(endpoint, wish)]
     if not found and len(wish.endpoints) == 2:
-        found += _together(*wish.endpoints, wish.ranks_per_host)
+        found += _together(*wish.endpoints, wish)
     return tuple(found)
 
 
@@ -120,15 +123,20 @@ def _alone(endpoint: str, wish: Asked) -> Iterator[Fault]:
     def fault(rule: Rule, why: str) -> Fault:
         return Fault(rule, (endpoint,), why)
 
-    scheme, _, port = split(endpoint)
+    scheme, place, port = split(endpoint)
     if not endpoint:
         yield fault(Rule.EMPTY, "it is empty")
     elif scheme not in SCHEMES:
         yield fault(Rule.SCHEME, "its scheme is not tcp, ipc or inproc")
+    elif endpoint == f"{scheme}://":
+        yield fault(Rule.EMPTY, "nothing stands after its scheme")
     elif scheme == "ipc":
-        length = len(os.fsencode(split(of_rank(endpoint, wish.rank))[1]))
+        last = wish.world - 1
+        length = len(os.fsencode(split(of_rank(endpoint, last))[1]))
         if length > IPC_BYTES:
-            yield fault(Rule.LONG_PATH, f"its path has {length} bytes with the suffix of rank {wish.rank}")
+            yield fault(Rule.LONG_PATH, f"its path has {length} bytes with the suffix of the highest rank, {last}")
+    elif scheme == "tcp" and (not place or (place.startswith("[") and not place.endswith("]"))):
+        yield fault(Rule.HOST, "its bracket is not closed" if place else "it has no host")
     elif scheme == "tcp" and not port:
         yield fault(Rule.NO_PORT, "it has no port")
     elif scheme == "tcp" and port != ANY_PORT:
@@ -136,7 +144,7 @@ def _alone(endpoint: str, wish: Asked) -> Iterator[Fault]:
 
 
 def _port(port: str, wish: Asked) -> Iterator[tuple[Rule, str]]:
-    if not (port.isascii() and port.isdecimal()):
+    if not _is_number(port):
         yield Rule.NO_PORT, f"its port {port!r} is not a decimal number"
     elif not 1 <= int(port) <= PORT_MAX:
         if int(port) or not wish.ephemeral:
@@ -145,27 +153,52 @@ def _port(port: str, wish: Asked) -> Iterator[tuple[Rule, str]]:
         yield Rule.RANK_RANGE, f"its port plus the highest rank, {wish.world - 1}, is above {PORT_MAX}"
 
 
-def _together(publish: str, replay: str, ranks_per_host: int) -> Iterator[Fault]:
-    if publish == replay:
-        yield Fault(Rule.SAME, (publish, replay), "publish and replay are the same")
+def _is_number(port: str) -> bool:
+    return port.isascii() and port.isdecimal()
+
+
+def _together(publish: str, replay: str, wish: Asked) -> Iterator[Fault]:
+    ranks = wish.ranks_per_host
+    (scheme, host, port), (other_scheme, other_host, other_port) = split(publish), split(replay)
+    if scheme == "tcp":
+        if ANY_PORT in (port, other_port) or "0" in (port, other_port):
+            return  # ephemeral ports are not known yet
+        if publish == replay:
+            yield Fault(Rule.SAME, (publish, replay), "publish and replay are the same")
+        elif other_scheme == "tcp" and (host == other_host or not WILDCARDS.keys().isdisjoint({host, other_host})):
+            apart = abs(int(port) - int(other_port))
+            if apart < ranks:
+                why = f"their ports are {apart} apart, and the host has {ranks} ranks"
+                yield Fault(Rule.TOO_CLOSE, (publish, replay), why)
         return
-    first, second = split(publish), split(replay)
-    if first[0] == second[0] == "tcp" and first[2] not in ("0", ANY_PORT) and second[2] not in ("0", ANY_PORT):
-        apart = abs(int(first[2]) - int(second[2]))
-        if apart < ranks_per_host:
-            why = f"their ports are {apart} apart, and the host has {ranks_per_host} ranks"
-            yield Fault(Rule.TOO_CLOSE, (publish, replay), why)
+    for rank in range(min(ranks, wish.world)):
+        if of_rank(publish, rank) == replay or of_rank(replay, rank) == publish:
+            of = f", that of rank {rank}" if rank else ""
+            yield Fault(Rule.SAME, (publish, replay), f"publish and replay are the same{of}")
+            return
 
 
-def names(text: str, fault: Fault, rank: int) -> bool:
-    """Whether an error names an endpoint at fault: as configured, or as the rank would bind it [KVW-END-012]."""
+def names(text: str, fault: Fault, wish: Asked) -> bool:
+    """Whether an error names an endpoint at fault: as configured, or as derived for a rank [KVW-END-012].
+
+    That of the rank itself, of the highest one, and of those of the host are such.
+    """
+    ranks = {wish.rank, wish.world - 1, *range(min(wish.ranks_per_host, wish.world))}
     for endpoint in fault.endpoints:
         if not endpoint:
             if any(sign in text for sign in ("''", '""', "``")) or "empty" in text.lower():
                 return True
-        elif endpoint in text or (fault.rule in SOUND and of_rank(endpoint, rank) in text):
+        elif endpoint in text or any(derived in text for derived in _derived(endpoint, ranks)):
             return True
     return False
+
+
+def _derived(endpoint: str, ranks: set[int]) -> list[str]:
+    """What ranks make of an endpoint, where they can make anything of it."""
+    scheme, _, port = split(endpoint)
+    if scheme not in SCHEMES or (scheme == "tcp" and port != ANY_PORT and not _is_number(port)):
+        return []
+    return [of_rank(endpoint, rank) for rank in ranks if rank > 0]
 
 
 def is_loopback(host: str) -> bool | None:

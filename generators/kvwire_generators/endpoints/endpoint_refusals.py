@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvwire.vectors.model import Cite, EndpointExpected, EndpointInput, Note, Test
-from kvwire_generators.making import fault, quote
+from kvwire_generators.making import fault
 
 EndpointTest = Test[EndpointInput, EndpointExpected]
 
@@ -14,14 +14,20 @@ NOTES: dict[str, Note] = {
     "ephemeral-not-asked": fault("the port is 0, and no ephemeral port was asked for", "KVW-END-005"),
     "port-plus-rank-overflow": fault("port plus the highest global rank exceeds 65535", "KVW-END-006"),
     "unknown-scheme": fault("the scheme is not tcp, ipc or inproc", "KVW-END-007"),
-    "empty-endpoint": fault("the endpoint is empty", "KVW-END-008"),
+    "empty-endpoint": fault("the endpoint is empty, or nothing stands after its scheme", "KVW-END-008"),
+    "malformed-host": fault("a tcp endpoint has no host, or one whose bracket is not closed", "KVW-END-016"),
+    "rank-out-of-range": fault("the rank is not one of the world's: no endpoint offends", "KVW-END-017"),
     "overlapping-ranges": fault("the ports of the ranks of one host overlap", "KVW-END-009"),
-    "identical-endpoints": fault("publish and replay endpoint are one", "KVW-END-010"),
-    "ipc-path-too-long": fault("the path has more than 107 bytes after the rank suffix", "KVW-END-011"),
+    "identical-endpoints": fault("the replay endpoint is the publish endpoint of a rank of its host", "KVW-END-010"),
+    "ipc-path-too-long": fault(
+        "the path has more than 107 bytes after the suffix of the highest global rank", "KVW-END-011"
+    ),
     "wide": Note(kind="property", description="reachable from other hosts", requirements=("KVW-EXP-002",)),
     "ipv6": Note(kind="property", description="an IPv6 address in brackets", requirements=("KVW-END-015",)),
 }
 TCP = "tcp://127.0.0.1"
+NAMED = ("KVW-END-012",)
+"""What a refusal keeps besides, if an endpoint offends."""
 
 
 def _input(endpoint: str, replay: str | None, rank: int, world: int, per_host: int | None) -> EndpointInput:
@@ -68,13 +74,14 @@ def refused(
     rank: int = 0,
     world: int = 1,
     per_host: int | None = None,
+    flags: tuple[str, ...] = (),
 ) -> EndpointTest:
     """A configuration that is refused; ``names`` are the endpoints of which the error names one."""
     return EndpointTest(
         id=f"endpoint-{slug}",
         comment=comment,
-        flags=(),
-        requirements=tuple(sorted({*NOTES[name].requirements, "KVW-END-012", "KVW-END-013"})),
+        flags=flags,
+        requirements=tuple(sorted({*NOTES[name].requirements, *(() if names == () else NAMED), "KVW-END-013"})),
         result="invalid",
         input=_input(endpoint, replay, rank, world, per_host),
         expected=EndpointExpected(fault=name, names=(endpoint,) if names is None else names),
@@ -135,7 +142,6 @@ def schemes_and_paths() -> tuple[EndpointTest, ...]:
     """Everything else that is refused, and its edges."""
     path = "/run/" + "k" * 102
     wide = "/run/" + "é" * 51
-    every = quote("endpoint.md", "A publisher that cannot serve an endpoint for every rank says so at start.")
     return (
         refused("empty", "nothing", "empty-endpoint", ""),
         refused(
@@ -146,6 +152,22 @@ def schemes_and_paths() -> tuple[EndpointTest, ...]:
             replay="",
             names=("",),
         ),
+        refused("empty-tcp", "a scheme and nothing behind it", "empty-endpoint", "tcp://"),
+        refused("empty-ipc", "a scheme and nothing behind it", "empty-endpoint", "ipc://"),
+        refused("empty-inproc", "a scheme and nothing behind it", "empty-endpoint", "inproc://"),
+        refused("host-missing", "a port and no host", "malformed-host", "tcp://:5557"),
+        refused("host-bracket", "a bracket that is not closed", "malformed-host", "tcp://[::1:5557"),
+        refused("host-bracket-alone", "the same without a port", "malformed-host", "tcp://[::1"),
+        refused(
+            "replay-host-missing",
+            "no replay host",
+            "malformed-host",
+            f"{TCP}:5557",
+            replay="tcp://:5558",
+            names=("tcp://:5558",),
+        ),
+        refused("rank-negative", "a rank below 0", "rank-out-of-range", f"{TCP}:5557", names=(), rank=-1, world=2),
+        refused("rank-world", "as many as there are", "rank-out-of-range", f"{TCP}:5557", names=(), rank=2, world=2),
         refused("scheme-udp", "another scheme", "unknown-scheme", "udp://127.0.0.1:5557"),
         refused("scheme-http", "another scheme", "unknown-scheme", "http://127.0.0.1:5557"),
         refused("scheme-missing", "no scheme", "unknown-scheme", "127.0.0.1:5557"),
@@ -159,14 +181,27 @@ def schemes_and_paths() -> tuple[EndpointTest, ...]:
             rank=1,
             world=2,
         ),
-        bound(
-            "ipc-107-rank-0-of-2",
+        refused(
+            "ipc-107-rank-0-of-a-pair",
             "the same, asked of rank 0, which it would fit",
+            "ipc-path-too-long",
             f"ipc://{path}",
-            f"ipc://{path}",
-            "KVW-END-011",
             world=2,
-            cites=every,
+        ),
+        bound(
+            "ipc-103-rank-0-of-10",
+            "the suffix of the highest rank makes it 107",
+            f"ipc://{path[:103]}",
+            f"ipc://{path[:103]}",
+            "KVW-END-011",
+            world=10,
+        ),
+        refused(
+            "ipc-103-rank-0-of-11",
+            "the suffix of the highest rank makes it 108",
+            "ipc-path-too-long",
+            f"ipc://{path[:103]}",
+            world=11,
         ),
         bound(
             "ipc-103-rank-1",
@@ -187,6 +222,14 @@ def schemes_and_paths() -> tuple[EndpointTest, ...]:
             f"ipc://{path[:103]}",
             rank=10,
             world=11,
+        ),
+        refused(
+            "replay-ipc-108",
+            "a replay path of 108 bytes beside a good publish endpoint",
+            "ipc-path-too-long",
+            "ipc:///run/kv/x",
+            replay=f"ipc://{path}k",
+            names=(f"ipc://{path}k",),
         ),
         refused("ipc-108", "a path of 108 bytes", "ipc-path-too-long", f"ipc://{path}k"),
         bound("ipc-utf-8-107", "107 bytes, 56 letters", f"ipc://{wide}", f"ipc://{wide}", "KVW-END-011"),

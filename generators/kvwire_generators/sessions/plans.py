@@ -57,6 +57,19 @@ PLANS: Mapping[str, Plan] = {
         probes=("live", "ranks"),
         profile="ranks",
     ),
+    "reference-rank-outages": Plan(
+        comment="three other instances, each a rank of its own: two work while the others are idle, stopped and killed",
+        probes=("live", "rank-outages"),
+        profile="ranks",
+    ),
+    "reference-in-use": Plan(
+        comment="an instance is started where another one serves already, over ipc and tcp",
+        probes=("live", "endpoint-in-use"),
+    ),
+    "reference-requests": Plan(
+        comment="another instance is given prompts with a salt, multimodal content and LoRA ids, one above 2^63",
+        probes=("live", "requests"),
+    ),
     "reference-residency": Plan(
         comment="a small cache of another instance is filled, hit, split, evicted and reset",
         probes=("live", "residency"),

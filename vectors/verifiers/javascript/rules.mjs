@@ -135,6 +135,7 @@ export function answerWire(_, input) {
 
 const bytes = (frames) => frames.map((frame) => Buffer.from(frame, "hex"));
 const END = Buffer.alloc(8, 0xff);
+const WILDCARDS = ["*", "0.0.0.0", "[::]"];
 
 export function answerEnvelope(_, input) {
   const frames = bytes(input.frames);
@@ -198,27 +199,39 @@ export function answerEndpoint(_, input) {
     breaks.push(id);
     answer.names.push(...endpoints);
   };
+  if (rank < 0 || rank >= world) return [{}, ["KVW-END-017"]];
   for (const [role, endpoint] of [["publish", input.endpoint], ["replay", input.replay]]) {
     if (endpoint === undefined) continue;
     const [, scheme, place] = /^([^:]*):\/\/(.*)$/s.exec(endpoint) ?? [];
     const [, host, digits] = /^(.*):([0-9]+)$/s.exec(place ?? "") ?? [];
     const suffix = (index) => (index ? `_dp${index}` : "");
     answer[role] = endpoint + suffix(rank);
-    if (endpoint === "") refuse("KVW-END-008", endpoint);
+    if (endpoint === "" || place === "") refuse("KVW-END-008", endpoint);
     else if (!["tcp", "ipc", "inproc"].includes(scheme)) refuse("KVW-END-007", endpoint);
     else if (scheme === "ipc" && Buffer.byteLength(place + suffix(world - 1)) > 107) refuse("KVW-END-011", endpoint);
+    else if (scheme === "tcp" && /^(:|\[[^\]]*$)/s.test(place)) refuse("KVW-END-016", endpoint);
     else if (scheme === "tcp" && digits === undefined) refuse("KVW-END-004", endpoint);
     else if (scheme === "tcp") {
       const port = Number(digits);
       if (port > 65535 || (port === 0 && !input.ephemeral)) refuse("KVW-END-005", endpoint);
       else if (port + world - 1 > 65535) refuse("KVW-END-006", endpoint);
-      ports.push(port);
+      ports.push({ host, port });
       answer[role] = `tcp://${host}:${port + rank}`;
     }
   }
+  const [one, other] = ports;
+  const names = (endpoint) => Array.from({ length: input.ranks_per_host }, (_, at) => endpoint + (at ? `_dp${at}` : ""));
   if (input.endpoint === input.replay) refuse("KVW-END-010", input.endpoint);
-  else if (ports.length === 2 && Math.abs(ports[0] - ports[1]) < input.ranks_per_host) {
-    refuse("KVW-END-009", input.endpoint, input.replay);
+  else if (other) {
+    const together = one.host === other.host || [one.host, other.host].some((host) => WILDCARDS.includes(host));
+    if (together && Math.abs(one.port - other.port) < input.ranks_per_host) {
+      refuse("KVW-END-009", input.endpoint, input.replay);
+    }
+  } else if (!one && input.replay !== undefined) {
+    const replays = names(input.replay);
+    if (names(input.endpoint).some((name) => replays.includes(name))) {
+      refuse("KVW-END-010", input.endpoint, input.replay);
+    }
   }
   return [answer, breaks];
 }

@@ -177,6 +177,7 @@ def answer_wire(_: Any, given: dict[str, Any]) -> Answer:
 # --- envelope.md, replay.md, endpoint.md -----------------------------------------------------------------------------
 
 END = b"\xff" * 8
+WILDCARDS = {"*", "0.0.0.0", "[::]"}  # noqa: S104 - hosts that are refused
 
 
 def answer_envelope(_: Any, given: dict[str, Any]) -> Answer:
@@ -236,6 +237,8 @@ def two_numbers(payload: bytes) -> bool:
 def answer_endpoint(_: Any, given: dict[str, Any]) -> Answer:
     rank, world, here = given["rank"], given["world"], given["ranks_per_host"]
     replay, bound, ports, faults = given.get("replay"), {}, [], []
+    if not 0 <= rank < world:
+        return {}, ["KVW-END-017"]
     for role, endpoint in (("publish", given["endpoint"]), ("replay", replay)):
         if endpoint is None:
             continue
@@ -243,12 +246,14 @@ def answer_endpoint(_: Any, given: dict[str, Any]) -> Answer:
         host, colon, digits = place.rpartition(":")
         suffix, highest = (f"_dp{index}" if index else "" for index in (rank, world - 1))
         bound[role] = endpoint + suffix
-        if not endpoint:
+        if not endpoint or (separator and not place):
             faults.append(("KVW-END-008", endpoint))
         elif not separator or scheme not in ("tcp", "ipc", "inproc"):
             faults.append(("KVW-END-007", endpoint))
         elif scheme == "ipc" and len((place + highest).encode()) > 107:
             faults.append(("KVW-END-011", endpoint))
+        elif scheme == "tcp" and (place.startswith(":") or ("[" in place) > ("]" in place)):
+            faults.append(("KVW-END-016", endpoint))
         elif scheme == "tcp" and not (colon and digits.isascii() and digits.isdigit()):
             faults.append(("KVW-END-004", endpoint))
         elif scheme == "tcp":
@@ -257,10 +262,17 @@ def answer_endpoint(_: Any, given: dict[str, Any]) -> Answer:
                 faults.append(("KVW-END-005", endpoint))
             elif port + world - 1 > 65535:
                 faults.append(("KVW-END-006", endpoint))
-            ports.append(port)
+            ports.append((host, port))
             bound[role] = f"tcp://{host}:{port + rank}"
+    pair = [given["endpoint"], replay]
     if given["endpoint"] == replay:
         faults.append(("KVW-END-010", replay))
-    elif len(ports) == 2 and abs(ports[0] - ports[1]) < here:
-        faults += [("KVW-END-009", given["endpoint"]), ("KVW-END-009", replay)]
+    elif len(ports) == 2:
+        (one, first), (other, second) = ports
+        if abs(first - second) < here and (one == other or not WILDCARDS.isdisjoint({one, other})):
+            faults += [("KVW-END-009", endpoint) for endpoint in pair]
+    elif not ports and replay is not None:
+        names = [{endpoint, *(f"{endpoint}_dp{index}" for index in range(1, here))} for endpoint in pair]
+        if names[0] & names[1]:
+            faults += [("KVW-END-010", endpoint) for endpoint in pair]
     return {**bound, "names": [endpoint for _, endpoint in faults]}, [name for name, _ in faults]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from kvwire.attack.probes.kit.deployment import elsewhere
 from kvwire.attack.probes.kit.lifecycle import Lifecycle
 from kvwire.attack.probes.kit.sandbox import Sandbox, ports, who_can_come
 from kvwire.attack.probes.kit.session import Instance, Probe, Session
@@ -83,12 +84,12 @@ def _never(endpoint: str, **more: int | bool) -> Make:
     return lambda _: only(endpoint, **more)
 
 
-def _in_room(publish: str, replay: str) -> Make:
+def _in_room(publish: str, replay: str, **more: int) -> Make:
     """Names in the private directory, or endpoints as they are."""
 
     def make(sandbox: Sandbox) -> Start:
-        first, second = (name if ":" in name else sandbox.ipc(name) for name in (publish, replay))
-        return Start(endpoint=first, replay=second)
+        first, second = (sandbox.ipc(name) if name and ":" not in name else name for name in (publish, replay))
+        return msgspec.convert({"endpoint": first, "replay": second, **more}, Start)
 
     return make
 
@@ -110,6 +111,7 @@ TABLE: tuple[Make, ...] = (
     _of_world(0),
     _ipv6,
     _in_room("events", "replay"),
+    _in_room("tcp-events", "inproc-replay", rank=RANK, world=WORLD),
     _ranked,
     lambda sandbox: only(sandbox.ipc("alone"), rank=RANK, world=WORLD),
     _long(IPC_BYTES),
@@ -126,17 +128,34 @@ TABLE: tuple[Make, ...] = (
     _of_port(lambda port: f"udp://127.0.0.1:{port}"),
     _of_port(lambda port: f"127.0.0.1:{port}"),
     _never(""),
+    _never("tcp://"),
+    _never("ipc://"),
+    _of_port(lambda port: f"tcp://:{port}"),
+    _of_port(lambda port: f"tcp://[::1:{port}"),
+    _of_port(tcp, rank=-1, world=2),
+    _of_port(tcp, rank=2, world=2),
+    _pair(3, world=4, ranks_per_host=4),
+    _pair(-3, world=8, ranks_per_host=8),
     _pair(1, world=2, ranks_per_host=2),
     _pair(-1, world=2, ranks_per_host=2),
     _pair(0),
     lambda _: Start(endpoint="inproc://kvwire-same", replay="inproc://kvwire-same"),
     _in_room("same", "same"),
+    _in_room("near", "near_dp1", world=2, ranks_per_host=2),
     _long(IPC_BYTES, rank=1, world=2),
+    _long(IPC_BYTES, rank=0, world=2),
     _long(IPC_BYTES + 1),
     # one of two that cannot: nothing is opened for the other
     _in_room("kept", "tcp://127.0.0.1"),
     _in_room("kept", "udp://127.0.0.1:5557"),
     _in_room("udp://127.0.0.1:5557", "kept"),
+    _in_room("kept", "tcp://:5557"),
+    _in_room("kept", ""),
+    lambda sandbox: Start(endpoint=sandbox.ipc("kept"), replay=sandbox.ipc_of_length(IPC_BYTES + 1)),
+    # where a block would lie in pieces, and where it would not
+    lambda _: Start(tp=2),
+    lambda _: Start(pp=2),
+    lambda _: Start(tp=2, cp=2),
     # what the standard leaves open, but for the report of the port
     _never(tcp("*")),
 )
@@ -169,13 +188,6 @@ def _try(session: Session, lifecycle: Lifecycle, instance: Instance, make: Make)
     except AdapterError:  # it stands in the record of the call
         return _goes_on(instance)
     return True
-
-
-def elsewhere(start: Start) -> Start:
-    """What the publisher was started with, but for where."""
-    return msgspec.structs.replace(
-        start, endpoint=None, replay=None, rank=None, world=None, ranks_per_host=None, ephemeral=None
-    )
 
 
 def _goes_on(instance: Instance) -> bool:
@@ -211,7 +223,7 @@ PROBE = Probe(
     name="endpoints",
     run=run,
     needs=frozenset({"start", "stop", "fresh"}),
-    serves="END EXP-002 LIV-005",
+    serves="END EXP-002 LIV-005 RNK-006",
     bounds="starts and stops as the driver bounds them, a handshake within handshake_s, a port free within stop_s and "
     "a second",
 )

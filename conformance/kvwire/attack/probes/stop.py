@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 import msgspec
 
-from kvwire.attack.probes.endpoints import elsewhere
+from kvwire.attack.probes.kit.deployment import elsewhere
 from kvwire.attack.probes.kit.lifecycle import GRACE_S, Lifecycle, freed, served
 from kvwire.attack.probes.kit.offers import Offers
 from kvwire.attack.probes.kit.readiness import prime
@@ -43,18 +44,20 @@ def run(session: Session) -> None:
     recorder = session.recorder
     session.settle()
     session.stats()
-    began = time.monotonic()
-    driver.stop()
     stream = session.driven
-    session.wait(
-        lambda: all(
-            recorder.disconnects(stream.name, source) >= recorder.handshakes(stream.name, source)
-            for source in recorder.witnesses(stream.name)
-        ),
-        session.statement.bounds.stop_s + GRACE_S,
-    )
-    bound = Bound(endpoint=stream.endpoint, replay=stream.replay, mode=stream.mode)
-    freed(session, stream.name, served(bound), began)
+    began = time.monotonic()
+    try:
+        driver.stop()
+    finally:  # a stop that failed frees its ports all the same, or does not
+        session.wait(
+            lambda: all(
+                recorder.disconnects(stream.name, source) >= recorder.handshakes(stream.name, source)
+                for source in recorder.witnesses(stream.name)
+            ),
+            session.statement.bounds.stop_s + GRACE_S,
+        )
+        bound = Bound(endpoint=stream.endpoint, replay=stream.replay, mode=stream.mode)
+        freed(session, stream.name, served(bound), began)
     if "stats" in driver.can:
         session.stats()
 
@@ -140,11 +143,13 @@ def _burst(session: Session, instance: Instance, bound: Bound, subscriber: Subsc
     began = time.monotonic()
     opening.start()
     try:
-        instance.driver.stop()
+        with suppress(AdapterError):  # it stands in the record of the call, and what it lost is lost
+            instance.driver.stop()
         patience = began + session.statement.bounds.stop_s + GRACE_S
         session.wait(ended, max(0.0, patience - time.monotonic()))
     finally:
         opening.cancel()
+    relay.go()
     subscriber.quiet(session, QUIET_S)
     freed(session, instance.name, served(bound), began)
     _stats(instance)

@@ -34,6 +34,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     mm: tuple[dict[str, Any], ...] = ()
 
     @property
+    def features(self) -> frozenset[str]:
+        """What it has besides tokens."""
+        return frozenset(name for name in ("lora", "salt", "mm") if getattr(self, name))
+
+    @property
     def scoped(self) -> bool:
         """Whether it has a reuse scope of its own."""
         return self.lora is not None or self.salt is not None
@@ -77,16 +82,16 @@ def multimodal(offers: Offers, prefix: Sequence[int]) -> Prompt:
 
 
 class _Runner:
-    """Runs prompts; what the adapter refuses once is not asked again."""
+    """Runs prompts; what the adapter refuses once, or its engine dies of, is not asked again."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.refused: set[str] = set()
+        self.refused: set[str] = set(session.unserved)
 
     def run(self, prompt: Prompt) -> None:
         driver = self.session.driver
         assert driver is not None
-        features = {name for name in ("lora", "salt", "mm") if getattr(prompt, name)}
+        features = prompt.features
         if features & self.refused:
             return
         try:

@@ -123,7 +123,7 @@ class AdapterProcess:
         self.noise: list[str] = []
         """Lines on its standard output that are no answer, the first few."""
         self._recorder = recorder
-        self._answer_s = {**ANSWER_S, **answer_s}
+        self._answer_s: dict[str, float] = {**ANSWER_S, **answer_s}
         self._first_s = first_s
         self._end_s = end_s
         self._can: frozenset[str] = frozenset()
@@ -135,6 +135,8 @@ class AdapterProcess:
         self._accepted = 0
         self._counted = Stats()
         self._miscounts = False
+        self._killed = False
+        """Whether we killed it."""
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
             self._process = subprocess.Popen(
@@ -189,12 +191,18 @@ class AdapterProcess:
         """Whether the child still runs; the first look after its end records that."""
         if self._process.poll() is None:
             return True
-        self._record_exit(expected=False)
+        self._record_exit(expected=self._killed)
         return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the child a signal, if it still runs."""
-        self._process.send_signal(number)
+        """Send the child and what it started a signal, if it still runs."""
+        if self._process.poll() is None:
+            self._killed = self._killed or number == signal.SIGKILL
+            os.killpg(self._process.pid, number)
+
+    def wait_for(self, verb: str, bound_s: float) -> None:
+        """Wait so long for an answer from now on."""
+        self._answer_s[verb] = bound_s
 
     def hello(self) -> Hello:
         """Ask who the adapter is; after that, whether it keeps to the protocol for a verb that nobody knows.

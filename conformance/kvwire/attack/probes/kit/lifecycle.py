@@ -91,9 +91,11 @@ class Lifecycle:
             AdapterError: as the driver does.
         """
         began = time.monotonic()
-        instance.driver.stop()
-        if not self.held:
-            self.held = not freed(self.session, instance.name, served(bound), began)
+        try:
+            instance.driver.stop()
+        finally:  # a stop that failed frees its ports all the same, or does not
+            if not self.held:
+                self.held = not freed(self.session, instance.name, served(bound), began)
 
 
 def freed(session: Session, stream: str, endpoints: Iterable[str], began: float) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import msgspec
 
@@ -41,6 +42,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batches: int = 120
 
 
+class Controlled(Driver, Protocol):
+    """A driver whose processes are the harness's own."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the adapter and the processes that it started, if they still run."""
+
+    def wait_for(self, verb: str, bound_s: float) -> None:
+        """Wait so long for an answer from now on; one that takes longer breaks the adapter."""
+
+
 class Instance(NamedTuple):
     """Another instance of the publisher beside the one under test, not started yet.
 
@@ -49,7 +60,7 @@ class Instance(NamedTuple):
     """
 
     name: str
-    driver: Driver
+    driver: Controlled
 
 
 Fresh = Callable[[Sequence[str]], AbstractContextManager[Sequence[Instance]]]
@@ -89,6 +100,8 @@ class Session:
         rank = self.streams[0].rank or 0
         self.offers = Offers(seed, statement.algorithm, self.block_size, rank)
         self.seed = seed
+        self.unserved: frozenset[str] = frozenset()
+        """What prompts can have besides tokens and the engine fails of."""
         self._clients = 0
         self._fresh = fresh
         self._instances = 0

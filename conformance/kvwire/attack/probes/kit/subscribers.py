@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import zmq
 
+from kvwire.attack.probes.kit.publish_latency import ATTEMPTS, Stalls
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
 from kvwire.trace.detail import SocketEvent
@@ -60,11 +61,32 @@ class Subscribers:
     def reach(self, instance: str, endpoints: Iterable[ClientEndpoint]) -> bool:
         """Connect to every endpoint, wait for the handshakes and record them; whether all came about.
 
-        The bound is short once one did not.
+        The bound is short once one did not. Those that did not come about while the machine stood still are tried
+        again.
         """
+        waiting = list(endpoints)
+        missing: set[ClientEndpoint] = set()
+        for attempt in range(1, ATTEMPTS + 1):
+            bound = self.bound_s
+            with Stalls() as stalls:
+                missing = self._reach(waiting, bound)
+            self.bound_s = IMPATIENT_S if missing else bound
+            again = []
+            for endpoint in waiting:
+                reach = _told(endpoint, bound, stalls.longest_ms if endpoint in missing else None)
+                if reach.done or reach.calm or attempt == ATTEMPTS or self.session.left() <= 0:
+                    self.session.mark(reach, instance)
+                else:
+                    again.append(endpoint)
+            if not again:
+                break
+            waiting = again
+        return not missing
+
+    def _reach(self, endpoints: Iterable[ClientEndpoint], bound: float) -> set[ClientEndpoint]:
+        """Those to which no handshake came about."""
         handshakes = {endpoint: _Handshake(self.context, endpoint) for endpoint in endpoints}
         try:
-            bound, self.bound_s = self.bound_s, IMPATIENT_S
             end = time.monotonic() + bound
             waiting = set(handshakes)
             poller = zmq.Poller()
@@ -78,12 +100,13 @@ class Subscribers:
         finally:
             for handshake in handshakes.values():
                 handshake.close()
-        if not waiting:
-            self.bound_s = bound
-        for endpoint in handshakes:
-            outcome: Literal["handshake", "none"] = "none" if endpoint in waiting else "handshake"
-            self.session.mark(Reach(**endpoint._asdict(), outcome=outcome, bound_s=bound), instance)
-        return not waiting
+        return waiting
+
+
+def _told(endpoint: ClientEndpoint, bound: float, stalled_ms: float | None) -> Reach:
+    """What came of a knock; ``stalled_ms`` is None where a handshake came about."""
+    outcome: Literal["handshake", "none"] = "handshake" if stalled_ms is None else "none"
+    return Reach(**endpoint._asdict(), outcome=outcome, bound_s=bound, stalled_ms=round(stalled_ms or 0.0, 1))
 
 
 class _Handshake:
