@@ -76,15 +76,26 @@ class Life:
 
     def seams(self) -> frozenset[int]:
         """The numbers before which a new life may have begun."""
+        repeated = self._after_repeats()
         if not self._loose:
-            return frozenset()
+            return repeated
         part = 0
         of: dict[int, int] = {}
         for kin in self.kin:
             part += kin in self._loose
             of.update(dict.fromkeys(kin.payloads, part))
         numbers = sorted(of)
-        return frozenset(after for before, after in itertools.pairwise(numbers) if of[before] != of[after])
+        return repeated | {after for before, after in itertools.pairwise(numbers) if of[before] != of[after]}
+
+    def _after_repeats(self) -> frozenset[int]:
+        """The first number that is new in each run that begins with what its witness had heard before."""
+        found: set[int] = set()
+        for run in self.runs:
+            if run.again:
+                earlier = [other for other in self.runs if other.source == run.source and other.first < run.first]
+                new = [number for number in run.payloads if not any(number in other.payloads for other in earlier)]
+                found.update(sorted(new)[:1])
+        return frozenset(found)
 
 
 def grouped(collected: Collected) -> list[Life]:

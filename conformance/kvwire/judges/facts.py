@@ -16,7 +16,7 @@ from kvwire.history.exchanges import Exchange, exchanges
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
 from kvwire.standard.statement import Statement
-from kvwire.trace.calls import RestartCall
+from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
 from kvwire.trace.records import Records, told
@@ -66,6 +66,19 @@ class Facts:
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
         return moments(self.stimuli, self._timeline)
+
+    @functools.cached_property
+    def calm(self) -> Sequence[tuple[int, int]]:
+        """Pairs of records: at the first everything was heard that the publisher had counted at the second."""
+        found: list[tuple[int, int]] = []
+        counted: int | None = None
+        for moment in self.moments:
+            if counted is not None and moment.drained:
+                found.append((moment.index, counted))
+            match moment.stimulus:
+                case StatsCall(succeeded=True, offered=int()):
+                    counted = moment.index
+        return found
 
     @functools.cached_property
     def restarts(self) -> list[int]:

@@ -284,6 +284,7 @@ class _Builder:
             window=self._scalar("kv_cache_spec_sliding_window", Kind.INT),
             hash_algo=self._scalar("hash_algo", Kind.STR),
             cache_salt=self._scalar("cache_salt", Kind.STR),
+            epoch=self._scalar("epoch", Kind.STR),
             mm_keys=self._mm_keys(),
             v=self._scalar("v", Kind.INT),
             unsigned_hashes=self.unsigned,

@@ -71,6 +71,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     hash_algo: str | None = None
     cache_salt: str | None = None
+    epoch: str | None = None
     mm_keys: tuple[tuple[tuple[bytes, int], ...], ...] | None = None
     v: int | None = None
     unsigned_hashes: int = 0

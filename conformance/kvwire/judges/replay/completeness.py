@@ -67,7 +67,7 @@ class Completeness(Area):
     @judge("KVW-REP-008")
     def complete(self, say: Say, exchange: Exchange, life: Sent, missing: list[int]) -> None:
         """KVW-REP-008: A publisher MUST send the end marker only after it has handed to the client, in order, every
-        requested batch that was retained at the time of the request and still is.
+        requested batch that was retained when it began to answer and still is.
 
         A missing batch was retained all the time if a later answer holds it, or if an earlier one does and it cannot
         have been evicted. A batch that no answer holds may never have been retained.
@@ -84,8 +84,8 @@ class Completeness(Area):
 
     @judge("KVW-REP-013")
     def kept(self, say: Say, exchange: Exchange, life: Sent, missing: list[int]) -> None:
-        """KVW-REP-013: A publisher MUST retain for replay every batch that it sent, empty ones included, until its
-        ring evicts it from the oldest end, and keep at least the newest.
+        """KVW-REP-013: A publisher MUST retain for replay every batch that it sends, empty ones included, from before
+        it is sent until its ring evicts it from the oldest end, and keep at least the newest.
 
         What is older than the oldest in the answer was evicted, unless the declared ring still has room for it. What is
         missing in the middle may have been retained and left out; an answer that was asked to begin with it tells.
@@ -184,8 +184,8 @@ class Completeness(Area):
 
     @judge("KVW-REP-010")
     def resumes(self, say: Say, exchange: Exchange, left_out: tuple[Hole, ...]) -> None:
-        """KVW-REP-010: A publisher SHOULD complete the answer for a client that stops reading and resumes within the
-        declared bound `replay_resume_s`.
+        """KVW-REP-010: A publisher SHOULD complete the answer for a client that stops reading and resumes, in each of
+        its pauses, within the declared bound `replay_resume_s`.
 
         A witness is an answer on a connection whose requests together ask for more than its pipes take: what fits into
         them is completed by the sockets alone.
