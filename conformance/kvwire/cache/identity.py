@@ -65,10 +65,12 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """A hash that stands for the same tokens in two scopes: the block that proves it, and how.
 
-    ``owners`` are the scopes whose hash it was, ``others`` those of which one has it now.
+    ``owners`` are the scopes whose hash it was, ``others`` those of which one has it now. ``root`` is the place of the
+    first block of the chain, whose hash is shared too.
     """
 
     place: Place
+    root: Place
     value: int
     owners: frozenset[Scope]
     others: frozenset[Scope]
@@ -238,6 +240,7 @@ class Identity:
         self._suspects.append(
             Shared(
                 place=place,
+                root=self._root(place, event.hashes[index]),
                 value=value,
                 owners=owners,
                 others=others,
@@ -266,6 +269,7 @@ class Identity:
         self._suspects.append(
             Shared(
                 place=place,
+                root=self._root(place, link.parent),
                 value=link.parent,
                 owners=above.scopes,
                 others=link.scopes,
@@ -275,6 +279,15 @@ class Identity:
                 text=text,
             )
         )
+
+    def _root(self, place: Place, value: int) -> Place:
+        """The place of the first block of the chain that a block ends."""
+        life, chain, group, size = place
+        link = self.chains.get(value)
+        while link is not None and link.chain is not None:
+            chain = link.chain
+            link = None if link.parent is None else self.chains.get(link.parent)
+        return life, chain, group, size
 
     def shared(self) -> list[Shared]:
         """The blocks that prove one hash for two scopes: no other hash of the chain can be that of the second."""
@@ -288,21 +301,29 @@ class Identity:
 
     def told_by_salt(self) -> Told:
         """What is known of scopes that differ in the salt."""
-        return self._told(lambda scope: scope.salt)
+        return self._told(lambda scope: scope.salt, lambda proof: proof.by_salt)
 
     def told_by_adapter(self) -> Told:
         """What is known of scopes that differ in the adapter."""
-        return self._told(lambda scope: scope.lora)
+        return self._told(lambda scope: scope.lora, lambda proof: proof.by_adapter)
 
-    def _told(self, part: Callable[[Scope], Hashable]) -> Told:
+    def _told(self, part: Callable[[Scope], Hashable], broken: Callable[[Shared], bool]) -> Told:
         """Counted where every scope of a chain has a hash, or where they differ in nothing but this part."""
+        proofs: dict[Place, list[Shared]] = {}
+        for proof in self.shared():
+            for place in {proof.place, proof.root}:
+                proofs.setdefault(place, []).append(proof)
         apart = untold = 0
         for place, hashes in self._seen.items():
             scopes = self._scopes_of(place)
             parts = len({part(scope) for scope in scopes})
-            if parts > 1 and (len(hashes) >= len(scopes) or parts == len(scopes)):
-                apart += min(len(hashes), parts) - 1
-            untold += parts > 1 and place in self._roots and len(hashes) < len(scopes)
+            own = proofs.get(place, [])
+            without = frozenset[Scope]().union(*(proof.others for proof in own if len(proof.others) == 1))
+            whole = len(hashes) + len(without) >= len(scopes)
+            if parts > 1 and (whole or parts == len(scopes)):
+                known = parts if whole else min(len(hashes), parts)
+                apart += max(0, known - 1 - any(map(broken, own)))
+            untold += parts > 1 and place in self._roots and not whole
         return Told(apart, untold)
 
     def _scopes_of(self, place: Place) -> frozenset[Scope]:

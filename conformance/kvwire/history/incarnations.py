@@ -161,9 +161,10 @@ class _Grouping:
 
         The parent process can read the answer of a new life before it hears that the old one's connection ended; so
         a later end makes it uncertain too, unless the harness caused that end, nobody came back after it, or the
-        answer fits the life that came back no better.
+        answer fits the life that came back no better. A connection that died half open is never noticed: an answer
+        that is short of what was live, and shares no batch with it, is another life's unless something came after it.
         """
-        if run.open:
+        if run.open or self._foreign(run, answer):
             return False
         if run.broken is None:
             return True
@@ -181,6 +182,19 @@ class _Grouping:
             if run.fell:
                 return breaks == 1 and run.differs(answer)
         return False
+
+    def _foreign(self, run: Run, answer: AnswerRun) -> bool:
+        """Whether an answer, as far as it goes, is nothing of the life that a witness heard, and ended below it."""
+        if (
+            not answer.ended
+            or not answer.payloads
+            or run.last > answer.first
+            or max(answer.payloads) >= max(run.payloads)
+        ):
+            return False
+        held = next(kin for kin in self.kin if run in kin.runs)
+        shared, differing = held.compare(answer)
+        return not shared and len(differing) == len(answer.payloads)
 
     def _unite(self, run: Run, forgiven: Callable[[list[int]], bool], without: Collection[Kin] = ()) -> None:
         """Put a run to all kin that it fits, except those ``without`` that it cannot be of, whatever they share.

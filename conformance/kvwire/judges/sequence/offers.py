@@ -8,7 +8,7 @@ from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.segments import HANDSHAKE
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StopCall
+from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StatsCall, StopCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import TailDone
 from kvwire.trace.records import told
@@ -94,6 +94,11 @@ class Offers(Area):
         later = sorted(found)
         out = self._out_of_queue(offered, found)
         records = [offer.record for offer in offered.offers]
+        emptied = [
+            index
+            for index, call in told(self.facts.stimuli, StatsCall)
+            if call.succeeded and call.offered is not None and (call.sent or 0) + (call.dropped or 0) >= call.offered
+        ]
         before: Anchor | None = None
         waiting: list[int] = []
         """When earlier offers of this life had left the queue at the latest, those that may be in it."""
@@ -105,7 +110,8 @@ class Offers(Area):
                 self.nothing_lost.saw()
             elif offer.accepted:
                 after = next((found[at] for at in later if at > position), None)
-                behind = bisect.bisect_left(records, out[position], lo=position + 1) - position - 1
+                left = next((record for record in emptied if record > offer.record), NEVER)
+                behind = bisect.bisect_left(records, min(out[position], left), lo=position + 1) - position - 1
                 self.nothing_lost(offer, before, after, len(waiting) + behind, offered)
             waiting.append(out[position])
             before = found.get(position, before)
@@ -144,7 +150,8 @@ class Offers(Area):
         Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
         lacks too, or, where nothing came after it, what did not come within the bound that the harness waited, nor by
         replay after that; any other missing batch stays open. A full queue drops what comes or what waited longest: at
-        most so many waited beside it as were offered before it and not seen yet, or after it before any of those was.
+        most so many waited beside it as were offered before it and not seen yet, or after it before any of those was
+        and before the publisher counted all as sent or dropped.
         """
         queue = self.context.statement.queue or 1
         if waiting >= queue:
