@@ -18,6 +18,8 @@ from kvwire.history.timeline import Batch
 from kvwire.trace.stimuli import Prompt
 from kvwire.wire.events import Event
 
+DEPTH = 1024
+"""How far up the first block of a chain is looked for."""
 Place = tuple[int, bytes, int, int]
 """Incarnation, chain, group and block size."""
 
@@ -284,7 +286,9 @@ class Identity:
         """The place of the first block of the chain that a block ends."""
         life, chain, group, size = place
         link = self.chains.get(value)
-        while link is not None and link.chain is not None:
+        for _ in range(DEPTH):
+            if link is None or link.chain is None:
+                break
             chain = link.chain
             link = None if link.parent is None else self.chains.get(link.parent)
         return life, chain, group, size

@@ -7,12 +7,12 @@ are, so that they find in ``changes`` what an event did and what was known befor
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kvwire.cache.ledger import Key, Ledger, State, Stores
-from kvwire.history.exchanges import Exchange, exchanges
+from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
 from kvwire.standard.statement import Statement
@@ -56,6 +56,20 @@ class Facts:
     def details(self) -> Records:
         """What is told beside frames."""
         return [(index, record) for index, record in self._records if record.detail is not None]
+
+    @functools.cached_property
+    def copies(self) -> frozenset[int]:
+        """Live records of a message that another witness had delivered before, which is one occasion and no second."""
+        heard: defaultdict[str, Counter[tuple[bytes, ...]]] = defaultdict(Counter)
+        found: set[int] = set()
+        for index, record in self._records:
+            if record.is_live and record.frames is not None:
+                own = heard[record.source]
+                own[record.frames] += 1
+                others = (count[record.frames] for source, count in heard.items() if source != record.source)
+                if own[record.frames] <= max(others, default=0):
+                    found.add(index)
+        return frozenset(found)
 
     @functools.cached_property
     def stimuli(self) -> Records:
@@ -104,6 +118,11 @@ class Facts:
     def exchanges(self) -> Mapping[str, Exchange]:
         """Replay requests and what came back, by client."""
         return exchanges(self._records)
+
+    @functools.cached_property
+    def mixed(self) -> frozenset[str]:
+        """The connections on which answers came mixed."""
+        return mixed(self.exchanges)
 
     @functools.cached_property
     def answers(self) -> Mapping[str, Answer]:

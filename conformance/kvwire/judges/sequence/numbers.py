@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import StatsCall
 from kvwire.trace.records import Record, told
+from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
 from kvwire.wire.framing import END_NUMBER, number_of
 
@@ -38,7 +40,12 @@ class Numbers(Area):
             return
         self.records[index] = record
         frames = record.frames or ()
-        if len(frames) > 1 and (number := number_of(frames[1])) is not None and number >= LAST:
+        if (
+            index not in self.facts.copies
+            and len(frames) > 1
+            and (number := number_of(frames[1])) is not None
+            and number >= LAST
+        ):
             self.below_the_marker(index, number)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
@@ -62,12 +69,24 @@ class Numbers(Area):
             self.leading_clear(batch, event)
 
     def finish(self) -> None:
-        for live in self.context.timeline.live:
+        heard = [live for live in self.context.timeline.live if live.record not in self.facts.copies]
+        senders = self._two_senders([live for live in heard if live.arrival is Arrival.REUSED])
+        for live in heard:
             self.no_filled_hole(live)
-            self.no_reuse(live)
+            self.no_reuse(live, senders)
         self.first_zero()
         for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
+
+    def _two_senders(self, reused: Sequence[Live]) -> str:
+        """What to say of numbers that are used twice where a second counter has them; empty where none does."""
+        numbers = [live.number for live in reused]
+        if len(numbers) < FEW or any(later != number + 1 for number, later in itertools.pairwise(numbers)):
+            return ""
+        payloads = [(self.records[live.record].frames or (b"",))[-1] for live in reused]
+        ranks = sorted({rank for payload in payloads if (rank := read(payload).rank) is not None})
+        whose = f", of rank {ranks[0]}" if len(ranks) == 1 else ""
+        return f"; two senders: a second counter goes from {numbers[0]} to {numbers[-1]} beside the first{whose}"
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -108,7 +127,7 @@ class Numbers(Area):
             )
 
     @judge("KVW-SEQ-004", memory="O(window)")
-    def no_reuse(self, say: Say, live: Live) -> None:
+    def no_reuse(self, say: Say, live: Live, senders: str) -> None:
         """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
             say.saw()
@@ -123,7 +142,7 @@ class Numbers(Area):
             )
             say.broke(
                 f"number {live.number} for one batch only, that of record {live.other}",
-                f"another batch under number {live.number} after {live.previous}, without a disconnect",
+                f"another batch under number {live.number} after {live.previous}, without a disconnect{senders}",
                 where,
             )
 
