@@ -421,8 +421,8 @@ def pipelined(*order: tuple[int, int | None]) -> Story:
             story.answer(clients[client], *END_MARKER)
         else:
             story.answer_batches(clients[client], {number: story.retained[number]})
-    for client in clients:
-        story.done(client)
+    for name in clients:
+        story.done(name)
     story.replay()
     return story
 

@@ -74,16 +74,14 @@ class Completeness(Area):
     def _not_yet(self, answer: Answer, missing: Sequence[int]) -> bool:
         """Whether an answer lacks the newest batch alone, and nothing shows that it was retained then.
 
-        No earlier answer held it, and no other answer was over since it was heard: that a batch is sent before it is
-        retained explains it.
+        No earlier answer held it: that a batch is sent before it is retained explains it.
         """
         if len(missing) != 1 or missing[0] < max(answer.numbers, default=-1):
             return False
-        heard = self.facts.sent[answer.incarnation].get(missing[0], -1)
-        earlier = [other for other in self.facts.answers.values() if other.request < answer.request]
-        over = [exchange.done for exchange in self.facts.exchanges.values() if exchange.done is not None]
-        return not any(missing[0] in other.numbers for other in earlier) and not any(
-            heard < done < answer.request for done in over
+        return not any(
+            missing[0] in other.numbers
+            for other in self.facts.answers.values()
+            if other.request < answer.request and other.incarnation == answer.incarnation
         )
 
     @judge("KVW-REP-008")
