@@ -131,7 +131,7 @@ class _Grouping:
             next(kin for kin in self.kin if held in kin.runs).add(answer)
             return
         newest = max((n for run in heard for n, seen in run.payloads.items() if seen.record < answer.first), default=-1)
-        answer.short = (
+        answer.short = any(self._foreign(run, answer) for run in heard) or (
             answer.ended
             and answer.start is not None
             and answer.start <= newest

@@ -77,7 +77,7 @@ class AnswerRun(Run):
         self.start = start
         self.ended = False
         self.short = False
-        """It ended below a number that was live before the request: not what that life retains."""
+        """It ends below a number that was live before the request, or shares nothing with it: another life's."""
 
 
 class _Witness:
