@@ -303,7 +303,9 @@ class NumberOfTheEndMarker(ZmqPublisher):
     breaks="SEQ-007",
     change="a restart goes on with the counter and the ring of the life before",
     levels=("driven",),
-    session=Session(probes=("live", "restart")),
+    session=Session(
+        options="block_size=2&capacity=12&role=publish", probes=("live", "batches", "restart"), limits={"batches": 12}
+    ),
 )
 class KeepsCounterAndRing(ZmqPublisher):
     """As one that keeps both in a file."""
@@ -332,7 +334,7 @@ class KeepsCounterAndRing(ZmqPublisher):
     breaks="SEQ-020",
     change="every life of a publisher has the same epoch",
     levels=("replayable", "driven"),
-    session=Session(probes=("live", "restart")),
+    session=Session(probes=("live", "replay", "restart")),
 )
 class OneEpoch(ZmqPublisher):
     """Names its deployment where it should name its incarnation; in the leading clear alone."""

@@ -166,7 +166,9 @@ class Numbers(Area):
             )
         elif len(answer.numbers) >= ring:
             say.open(f"{begins}, and the ring is full")
-        elif batch is None or not (FEW <= newest < first or self._dropped_nothing(batch.record, later)):
+        elif batch is None or not (
+            FEW <= newest < first or self._dropped_nothing(min(held.record for held in life.batches), later)
+        ):
             say.open(f"{begins}, and what came before may have been dropped")
         else:
             say.broke(
