@@ -179,7 +179,11 @@ class Identity:
         if link.parent == prior.parent or link.parent is None or prior.parent is None:
             return None
         above, before = self.chains.get(link.parent), self.chains.get(prior.parent)
-        if above is None or before is None or above.size != before.size or above.own == before.own:
+        if above is None or before is None:
+            return None
+        if above.own == before.own or (
+            above.size != before.size and (None in (above.text, before.text) or above.text == before.text)
+        ):
             return None
         return f"the block behind {prior.parent}, whose tokens are not those of {link.parent}"
 
