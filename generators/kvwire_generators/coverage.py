@@ -38,6 +38,7 @@ COLUMNS: dict[str, str] = {
     _LOW[1]: "low64 /u64",
 }
 """Group → heading, for the functions of the registry."""
+KINDED = tuple(name for name in foreign.NAMES if name.endswith("/kinds"))
 FOREIGN_COLUMNS = {name: name for name in foreign.NAMES}
 SALT_COLUMNS = {"salt_id": "salt_id"}
 TAG_COLUMNS = {"scope_tag": "scope_tag"}
@@ -107,6 +108,8 @@ REASONS: tuple[Reason, ...] = (
         text="it has no extra keys",
     ),
     Reason(groups=("x-dynamo-xxh3",), of=("reuse scope",), text="how its namespaces enter is not described"),
+    Reason(groups=KINDED, of=("token ids", "block size", "chain"), text="without extra keys it is `/bare`"),
+    Reason(groups=KINDED, of=("lora-name",), text="the path of an adapter enters, which is on no wire"),
     Reason(groups=foreign.NAMES, of=("block size",), text="its encoding changes at other sizes"),
 )
 """First match counts."""

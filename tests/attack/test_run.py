@@ -21,7 +21,7 @@ from kvwire.attack.probes.kit.attacked import attacked
 from kvwire.attack.probes.kit.publish_latency import Stalls, strain
 from kvwire.attack.probes.kit.session import Limits, Probe, Session
 from kvwire.attack.probes.kit.tagged_batches import TaggedBatches, tail
-from kvwire.attack.run import Settings, run
+from kvwire.attack.run import Settings, default_profile, run
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
@@ -249,3 +249,22 @@ def test_a_stall_of_this_process_is_noticed() -> None:
             sys.setswitchinterval(held)
     assert stalls.longest_ms > 100
     assert calm.longest_ms < stalls.longest_ms
+
+
+@pytest.mark.parametrize(
+    ("statement", "streams", "profile"),
+    [
+        ({}, [{}], "core"),
+        ({}, [{"replay": "tcp://127.0.0.1:2"}], "replay"),
+        ({}, [{"rank": 0}, {"rank": 1}], "ranks"),
+        ({}, [{"rank": 0, "replay": "tcp://127.0.0.1:2"}, {"rank": 1}], "ranks+replay"),
+        ({}, [{}, {}], "core"),
+        ({"form": "array-v"}, [{"rank": 0}, {"rank": 1}], "legacy-array-v"),
+        ({"profile": "core"}, [{"rank": 0}, {"rank": 1}], "core"),
+    ],
+)
+def test_a_target_is_held_to_what_it_shows(
+    statement: dict[str, Any], streams: list[dict[str, Any]], profile: str
+) -> None:
+    shown = [Stream(endpoint="tcp://127.0.0.1:1", **stream) for stream in streams]
+    assert default_profile(Statement(**statement), shown) == profile

@@ -126,10 +126,10 @@ def test_a_short_block_may_match_the_truth_and_its_mistake() -> None:
 
 def test_what_was_wanted_is_told() -> None:
     blocks = text(9)
-    right = chain("v1_block_key", blocks)
+    right = chain("v2_sha256_64/u32", blocks)
     told = story([event(right, blocks)], [event([right[-1], 99], [blocks[-1], text(1, seed=9)[0]], first=1)])
     parity, results = recompute(told)
     assert results[-1] == Mismatch(None)
-    (example,) = parity.missed["v1_block_key"].first
+    (example,) = parity.missed["v2_sha256_64/u32"].first
     assert example.hash == 99
-    assert example.wanted == chain("v1_block_key", [*blocks, *text(1, seed=9)])[-1]
+    assert example.wanted == chain("v2_sha256_64/u32", [*blocks, *text(1, seed=9)])[-1]

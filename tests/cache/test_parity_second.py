@@ -18,7 +18,7 @@ DIGEST = bytes(range(32))
 SALTED, ADAPTED, BOTH = Scope(salt="tenant-a"), Scope(lora=7, lora_name="adapter"), Scope(7, "adapter", "tenant-a")
 V2 = [f"v2_sha256_{which}/u{bits}" for which in ("64", "low64") for bits in (32, 64)]
 OWN = ["v1_block_key", *V2]
-FOREIGN = ["x-vllm-sha256-cbor", "x-vllm-sha256"]
+FOREIGN = ["x-vllm-sha256-cbor/bare", "x-vllm-sha256/bare"]
 CASES = [
     *[(label, scope) for label in (*OWN, *FOREIGN) for scope in (NO_SCOPE, SALTED, ADAPTED, BOTH)],
     ("x-sglang-sha256", NO_SCOPE),

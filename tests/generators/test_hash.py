@@ -43,8 +43,10 @@ def test_there_are_enough() -> None:
         "v2_sha256/u64",
         "salt_id",
         "scope_tag",
-        "x-vllm-sha256-cbor",
-        "x-vllm-sha256",
+        "x-vllm-sha256-cbor/bare",
+        "x-vllm-sha256-cbor/kinds",
+        "x-vllm-sha256/bare",
+        "x-vllm-sha256/kinds",
         "x-sglang-sha256",
         "x-dynamo-xxh3",
     }

@@ -151,3 +151,52 @@ def test_clocks_of_harness_and_publisher_are_not_compared() -> None:
     assert speaks(story) == {}
     story.send(content=payload(ts=T0 - 6.0))
     assert speaks(story) == {"BAT-004": 1}
+
+
+# --- the resolution of ts ----------------------------------------------------------------------------------------
+
+
+def ticking(stamps: list[float], *, epoch: bool = False) -> Story:
+    """Batches with these stamps, told apart by their events."""
+    story = Story()
+    for at, ts in enumerate(stamps):
+        clear = {**cleared(), "epoch": "e"} if epoch else cleared()
+        story.send(content=payload(stored([at]) if at else clear, ts=ts))
+    return story
+
+
+BUSY = [T0 + at // 10 for at in range(40)]
+"""Ten batches a second, by a clock of whole seconds."""
+
+
+@pytest.mark.parametrize(
+    ("stamps", "verdict"),
+    [
+        (BUSY, WARN),
+        ([T0 + at // 10 / 20 for at in range(40)], WARN),
+        ([0.0] * 300, WARN),
+        ([T0 + at / 1000 for at in range(40)], PASS),
+        ([T0 + 0.1 * at + 0.0003 for at in range(3)], PASS),
+        ([T0] * 40, OPEN),  # a burst can be made within one tick of any clock
+        ([T0 + at for at in range(40)], OPEN),  # a heartbeat each second, to the millisecond
+        (BUSY[:20], OPEN),
+        ([T0], OPEN),
+    ],
+)
+def test_how_fine_a_clock_is(stamps: list[float], verdict: Verdict) -> None:
+    story = ticking(stamps)
+    assert story.outcome("BAT-007").verdict is verdict
+    assert set(story.spoken()) <= {"BAT-007"}
+
+
+def test_a_life_that_is_named_needs_no_fine_clock() -> None:
+    outcome = ticking(BUSY, epoch=True).outcome("BAT-007")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+
+
+def test_stamps_that_the_harness_chose_tell_nothing() -> None:
+    story = Story(sets=("engine", "ts"))
+    for name in range(40):
+        ts = story.offer(stored([name]), ts=T0 + name // 10)
+        story.send(content=payload(stored([name]), ts=ts))
+    assert story.outcome("BAT-007").verdict is Verdict.NOT_APPLICABLE

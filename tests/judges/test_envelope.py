@@ -11,7 +11,7 @@ PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 
 
 def honest() -> Story:
-    """Three batches, each heard by both witnesses."""
+    """Three batches, each heard by both witnesses, which is one occasion."""
     story = Story().begin()
     story.send(stored("a"))
     story.send()
@@ -21,12 +21,12 @@ def honest() -> Story:
 def test_an_honest_stream_shows_each_sentence_as_often_as_it_could_have_broken_it() -> None:
     outcomes = honest().outcomes()
     assert {name: (outcomes[name].verdict, outcomes[name].witnesses) for name in outcomes if name[:3] == "ENV"} == {
-        "ENV-001": (PASS, 6),
-        "ENV-002": (PASS, 5),  # the first message has nothing to differ from
-        "ENV-003": (PASS, 6),
-        "ENV-004": (PASS, 6),
-        "ENV-005": (PASS, 4),  # number 0 looks the same in either byte order
-        "ENV-006": (PASS, 6),
+        "ENV-001": (PASS, 3),
+        "ENV-002": (PASS, 2),  # the first message has nothing to differ from
+        "ENV-003": (PASS, 3),
+        "ENV-004": (PASS, 3),
+        "ENV-005": (PASS, 2),  # number 0 looks the same in either byte order
+        "ENV-006": (PASS, 3),
     }
 
 
@@ -49,16 +49,16 @@ def test_a_fourth_frame_and_no_frame_at_all() -> None:
 def test_a_topic_that_changes() -> None:
     story = honest()
     story.frames(b"kv/2", number_frame(3), payload(), by="a")
-    assert story.verdict("ENV-002") == (FAIL, 6)
+    assert story.verdict("ENV-002") == (FAIL, 3)
     assert story.place("ENV-002") == (None, "topic", 0, b"kv/2".hex())
     assert story.outcome("ENV-002").findings[0].expected == "the topic b'kv' of the messages before"
 
 
 def test_another_topic_than_declared_is_named() -> None:
     story = Story(topic=b"other").begin()
-    assert story.verdict("ENV-003") == (FAIL, 2)
+    assert story.verdict("ENV-003") == (FAIL, 1)
     assert "b'other'" in story.outcome("ENV-003").findings[0].seen
-    assert story.verdict("ENV-002") == (PASS, 1)
+    assert story.verdict("ENV-002") == (OPEN, 0)  # a copy that another witness heard is no second message
 
 
 def test_a_topic_that_is_not_declared_is_not_claimed() -> None:

@@ -14,7 +14,7 @@ from tests.kit.stories import END_MARKER, Event, Story, block, cleared, payload,
 from kvwire.standard.statement import Group, Statement
 from kvwire.trace.calls import CacheCall, ResetCall, ResidentCall
 from kvwire.trace.marks import ResetDone
-from kvwire_reference.hashing import scope_tag, signed, v1_block_hash
+from kvwire_reference.hashing import ALGORITHMS, hash_chain, scope_tag, signed, v1_block_hash
 
 WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}
 FORM = "ENV-001 ENV-002 ENV-003 ENV-004 ENV-005 ENV-006 BAT-001 BAT-002 BAT-003 BAT-005 RNK-001 RNK-003"
@@ -286,6 +286,76 @@ def two_lives_interleaved() -> Story:
     story.connect("b")
     story.send(stored([3], 2))
     story.send(stored([4], 3))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001 CHN-003 CHN-004 EVT-006")
+def a_restart_within_one_tick_of_the_clock() -> Story:
+    """The new life begins with the bytes that the old one began with, and goes on, unheard at first, above it."""
+    story = Story().begin()
+    first = story.retained[0]
+    story.send(stored("a"))
+    story.send(stored("b", "a"))
+    story.restart()
+    story.send(content=first)
+    story.drop(2)
+    story.send(stored("d", "c"), removed("c"), stored("a"))
+    story.send(stored("e", "d"))
+    return story
+
+
+@shows(FORM, RISES, STORES, ANSWERS, "RES-001 RES-002 EVT-006 EVT-017 CHN-003 CHN-004")
+def a_hole_at_the_start() -> Story:
+    """The first batches were dropped, and the ring has room for more than were sent."""
+    story = Story()
+    story.drop(3)
+    story.send(removed("b"), stored("a"))
+    story.send(stored("b", "a"), removed("b"))
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, ANSWERS, "SEQ-019 SEQ-020 RES-001 RES-005 CHN-004")
+def epochs() -> Story:
+    """Each life is named, and says its name at every clear."""
+    story = Story()
+    for epoch in ("1f6d2c1e", "7be0a9d4"):
+        story.send({**cleared(), "epoch": epoch})
+        story.send(stored("ab"))
+        story.send({**cleared(), "epoch": epoch})
+        story.send(stored("ab"))
+        story.replay()
+        if epoch == "1f6d2c1e":
+            story.restart()
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001 CHN-003 CHN-004")
+def two_block_sizes() -> Story:
+    """A block of eight tokens in group 1 has the hash of the second block of four in group 0."""
+    story = Story().begin()
+    fine = stored("abcd")
+    story.send(fine)
+    for name, first in (("b", 0), ("d", 8)):
+        tokens = fine["token_ids"][first : first + 8]
+        parent = "b" if first else None
+        story.send({**stored(name, parent, size=8, group_idx=1), "token_ids": tokens})
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001")
+def a_function_that_changes_with_a_restart() -> Story:
+    """An upgrade under the bare label: tokens of eight bytes in the first life, and of four in the second."""
+    story = Story(statement=Statement(algorithm="v2_sha256_64", ring=1000))
+    for name in ("v2_sha256_64/u64", "v2_sha256_64/u32"):
+        story.begin()
+        for at in range(9):
+            tokens = list(range(20 * at + 1, 20 * at + 17))
+            (state,) = hash_chain(ALGORITHMS[name], [tokens])
+            assert state.hash is not None
+            story.send({**stored("r", size=16), "block_hashes": [signed(state.hash)], "token_ids": tokens})
+        if name.endswith("u64"):
+            story.restart()
     return story
 
 

@@ -157,6 +157,15 @@ def test_the_real_profiles(real: dict[str, Profile], registry: Registry) -> None
 def test_an_unknown_profile_is_named() -> None:
     with pytest.raises(UnknownNameError, match="no profile 'cure'; there are core, "):
         profile("cure")
+    with pytest.raises(UnknownNameError, match="no profile 'cure'"):
+        profile("core+cure")
+
+
+def test_joined_profiles_have_what_either_has(real: dict[str, Profile]) -> None:
+    joined = profile("ranks+replay")
+    assert set(joined.ids) == {*real["ranks"].ids, *real["replay"].ids}
+    assert (joined.ids, joined.conclusive) == (real["ranks-replay"].ids, real["ranks-replay"].conclusive)
+    assert profile("replay+core").ids == real["replay"].ids
 
 
 def test_features_extend_the_core(real: dict[str, Profile], registry: Registry) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -17,7 +17,8 @@ from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
 from kvwire.attack.witness import Recorder, WitnessError
 from kvwire.standard.protocol import AdapterError, Refused, Unsupported
-from kvwire.standard.statement import Statement
+from kvwire.standard.registry import JOINS
+from kvwire.standard.statement import Statement, Stream
 from kvwire.trace.marks import Trouble
 from kvwire.trace.records import FORMAT, Header, Trace
 
@@ -57,16 +58,21 @@ def silent(_: str) -> None:
     """Show no progress."""
 
 
-def default_profile(statement: Statement, *, replay: bool) -> str:
+def default_profile(statement: Statement, streams: Sequence[Stream]) -> str:
     """What a target is held to unless the user says.
 
-    Its own claim, else the legacy profile of its form, else ``replay`` where it has a replay socket.
+    Its own claim, else the legacy profile of its form, else what its streams show: ``ranks`` where several declare
+    ranks of their own, ``replay`` where one has a replay socket, the union where both is so.
     """
     if statement.profile is not None:
         return statement.profile
     if statement.form != "map":
         return f"legacy-{statement.form}"
-    return "replay" if replay else "core"
+    shown = {
+        "ranks": len({stream.rank for stream in streams} - {None}) > 1,
+        "replay": any(stream.replay for stream in streams),
+    }
+    return JOINS.join(name for name, seen in shown.items() if seen) or "core"
 
 
 def run(
@@ -160,7 +166,6 @@ def _header(
             profile=settings.profile or "core",
             probes=probes,
         )
-    replay = any(stream.replay for stream in opened.streams)
     return Header(
         trace=FORMAT,
         edition=opened.statement.edition,
@@ -169,7 +174,7 @@ def _header(
         level=opened.level,
         can=opened.can,
         sets=opened.sets,
-        profile=settings.profile or default_profile(opened.statement, replay=replay),
+        profile=settings.profile or default_profile(opened.statement, opened.streams),
         implementation=opened.implementation,
         mode=settings.mode,
         probes=probes,

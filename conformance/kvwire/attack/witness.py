@@ -39,7 +39,7 @@ from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
 from kvwire.trace.marks import Trouble, Witnesses
 from kvwire.trace.records import LIVE, Record, Source
-from kvwire.wire.framing import number_of
+from kvwire.wire.framing import END_NUMBER, number_of
 
 READ_BYTES = 1 << 20
 TICK_S = 0.02
@@ -385,7 +385,9 @@ class Recorder:
             sight.live += 1
             sight.payload = record.frames[-1] if record.frames else b""
             if len(record.frames) == 3 and (number := number_of(record.frames[1])) is not None:
-                sight.last = self._newest[record.stream] = number
+                sight.last = number
+                if number != END_NUMBER:
+                    self._newest[record.stream] = number
         elif isinstance(record.detail, SocketEvent):
             sight = self._sight(record.stream, record.detail.of)
             sight.handshakes += record.event == "HANDSHAKE_SUCCEEDED"

@@ -15,7 +15,7 @@ import hashlib
 import struct
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -67,25 +67,51 @@ class Window(Generic[K, V]):
 
 def extend(above: bytes, tokens: Sequence[Token]) -> bytes:
     """The identity (16 bytes) of a chain: that of the chain above and one block of tokens."""
+    return hashlib.blake2b(above + _packed(tokens), digest_size=16).digest()
+
+
+def _packed(tokens: Sequence[Token]) -> bytes:
     try:
-        own = struct.pack(f"<{len(tokens)}Q", *tokens)
+        return struct.pack(f"<{len(tokens)}Q", *tokens)
     except struct.error:
-        own = b"".join(_MARK + t if isinstance(t, bytes) else struct.pack("<Q", t) for t in tokens)
-    return hashlib.blake2b(above + own, digest_size=16).digest()
+        return b"".join(_MARK + t if isinstance(t, bytes) else struct.pack("<Q", t) for t in tokens)
+
+
+class Text(NamedTuple):
+    """The tokens of a chain from its root, however they are cut into blocks: their bytes as a number, and how many."""
+
+    number: int
+    length: int
+
+
+NOTHING = Text(0, 0)
+_MODULUS = 2**128 - 159
+"""A prime."""
+
+
+def longer(above: Text, tokens: Sequence[Token]) -> Text:
+    """The tokens above, and one block more."""
+    own = _packed(tokens)
+    number = int.from_bytes(own, "little") * pow(256, above.length, _MODULUS)
+    return Text((above.number + number) % _MODULUS, above.length + len(own))
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """One stored block in its chain.
 
     ``own`` identifies the block's tokens, ``chain`` all tokens from the root (None when the root was not seen, or was
-    forgotten). ``scopes`` are the scopes in which such a chain can have been run; empty when no prompt of ours
-    explains it. ``ended`` are those whose prompts end at or above it. ``plain``: seen from the root, and nothing but
-    text in it.
+    forgotten), ``text`` the same without the borders of blocks, ``size`` is that of the block. ``items`` are the
+    digests of the multimodal items that it is said to hold (None when nothing is said). ``scopes`` are the scopes in
+    which such a chain can have been run; empty when no prompt of ours explains it. ``ended`` are those whose prompts
+    end at or above it. ``plain``: seen from the root, and nothing but text in it.
     """
 
     own: bytes
     parent: int | None
+    size: int = 0
     chain: bytes | None = None
+    text: Text | None = None
+    items: tuple[bytes, ...] | None = None
     scopes: frozenset[Scope] = frozenset()
     ended: frozenset[Scope] = frozenset()
     plain: bool = False
@@ -125,10 +151,14 @@ class Chains:
         """How many prompts can have been begun before the batch that ``record`` held first."""
         return bisect.bisect_left(self._records, record) + 1
 
-    def runs(self, chain: bytes, size: int, record: int | None = None) -> list[Scope]:
-        """The scope of every prompt that has the chain as prefix, begun before ``record`` or ever, in order."""
+    def runs(self, chain: bytes, size: int, record: int | None = None, since: int = -1) -> list[Scope]:
+        """The scope of every prompt that has the chain as prefix, begun before ``record`` or ever, in order.
+
+        ``since``: only of those whose record is not before that one.
+        """
         before = len(self._scopes) if record is None else self.causes(record)
-        return [self._scopes[number] for number in self._of(size).runs.get(chain, ()) if number < before]
+        numbers = self._of(size).runs.get(chain, ())
+        return [self._scopes[number] for number in numbers if number < before and self._records[number] >= since]
 
     def _of(self, size: int) -> _Prefixes:
         if (known := self._prefixes.get(size)) is not None:
@@ -158,7 +188,9 @@ class Chains:
         root_ended = self._ended(ROOT, size, before) if parent is None else frozenset()
         for index, value in enumerate(event.hashes):
             tokens = event.block(index)
-            link = self._link(tokens, parent, above, root_ended, size, before, plain=plain)
+            keys = None if event.mm_keys is None or index >= len(event.mm_keys) else event.mm_keys[index]
+            items = None if keys is None else tuple(digest for digest, _ in keys)
+            link = self._link(tokens, parent, above, root_ended, size, before, plain=plain, items=items)
             prior = self._links.get(value)
             found.append((link, prior))
             if prior is None or prior.chain is None:
@@ -176,23 +208,28 @@ class Chains:
         before: int,
         *,
         plain: bool,
+        items: tuple[bytes, ...] | None,
     ) -> Link:
         own = extend(ROOT, tokens)
         if parent is None:
-            chain, ended = own, root_ended
-        elif above is None or above.chain is None:
-            return Link(own=own, parent=parent)
+            chain, ended, text = own, root_ended, longer(NOTHING, tokens)
+        elif above is None or above.chain is None or above.text is None:
+            return Link(own=own, parent=parent, size=size, items=items)
         else:
-            chain, ended = extend(above.chain, tokens), above.ended
+            chain, ended, text = extend(above.chain, tokens), above.ended, longer(above.text, tokens)
             plain = plain and above.plain
+        plain = plain and bytes not in map(type, tokens)
         if not self._scopes:
-            return Link(own=own, parent=parent, chain=chain, plain=plain and bytes not in map(type, tokens))
+            return Link(own=own, parent=parent, size=size, chain=chain, text=text, items=items, plain=plain)
         runs = [n for n in self._of(size).runs.get(chain, ()) if n < before]
         return Link(
             own=own,
             parent=parent,
+            size=size,
             chain=chain,
+            text=text,
+            items=items,
             scopes=frozenset(self._scopes[number] for number in runs) or ended,
             ended=ended | self._ended(chain, size, before),
-            plain=plain and bytes not in map(type, tokens),
+            plain=plain,
         )

@@ -5,7 +5,9 @@ These comparisons need no hash function and so hold for ``opaque`` hashes too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import bisect
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +18,33 @@ from kvwire.history.timeline import Batch
 from kvwire.trace.stimuli import Prompt
 from kvwire.wire.events import Event
 
+DEPTH = 1024
+"""How far up the first block of a chain is looked for."""
 Place = tuple[int, bytes, int, int]
 """Incarnation, chain, group and block size."""
+
+
+class Adapter(NamedTuple):
+    """A LoRA adapter as an event names it. A name outlives the id that it is loaded under."""
+
+    id: int | None
+    name: str | None
+
+    @classmethod
+    def of(cls, event: Event) -> Adapter | None:
+        """The adapter that an event names; an id of 0 and nil are no knowledge."""
+        return cls(event.lora_id or None, event.lora_name) if event.lora_id or event.lora_name else None
+
+    def differs(self, other: Adapter) -> bool:
+        """Whether they are certainly two."""
+        if self.name is not None and other.name is not None:
+            return self.name != other.name
+        return self.id is not None and other.id is not None and self.name == other.name and self.id != other.id
+
+    @property
+    def text(self) -> str:
+        """It in a few words."""
+        return repr(self.name) if self.name is not None else str(self.id)
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +52,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     ``fresh``: its hash is new, and others are known. ``clash`` says which other tokens its hash stood for. ``before``
     is the hash that the equal chain had, when there was one and its scope is beyond doubt; ``scope`` names that.
+    ``adapters``: the adapter that the event names and another one, under which the same tokens had the hash ``worn``.
     """
 
     link: Link
@@ -32,28 +60,62 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     clash: str | None = None
     before: int | None = None
     scope: str = ""
+    adapters: tuple[Adapter, Adapter] | None = None
+    worn: int | None = None
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """A hash that stands for the same tokens in two scopes: the block that proves it, and how."""
+    """A hash that stands for the same tokens in two scopes: the block that proves it, and how.
+
+    ``owners`` are the scopes whose hash it was, ``others`` those of which one has it now. ``root`` is the place of the
+    first block of the chain, whose hash is shared too.
+    """
 
     place: Place
+    root: Place
     value: int
+    owners: frozenset[Scope]
+    others: frozenset[Scope]
     batch: Batch
     event: Event
     index: int
     text: str
 
+    @property
+    def by_salt(self) -> bool:
+        """Whether the two differ in their salts, whichever they are."""
+        return all(one.salt != other.salt for one in self.owners for other in self.others)
+
+    @property
+    def by_adapter(self) -> bool:
+        """Whether the two differ in their adapters, whichever they are."""
+        return all(one.lora != other.lora for one in self.owners for other in self.others)
+
+
+class Told(NamedTuple):
+    """How many hashes were told apart by one part of the scope, and how many first blocks were not."""
+
+    apart: int
+    untold: int
+
 
 class Identity:
-    """The identity of the chains of one stream; O(window) and the prompts."""
+    """The identity of the chains of one stream; O(window) and the prompts.
 
-    def __init__(self, prompts: Sequence[Prompt] = ()) -> None:
+    ``calm`` are pairs of records: at the first everything was seen that had been caused before the second.
+    """
+
+    def __init__(self, prompts: Sequence[Prompt] = (), calm: Sequence[tuple[int, int]] = ()) -> None:
         self.chains = Chains(prompts)
+        self._calm = calm
         self._life = -1
         self._distinct = 0
+        self._lossy = False
         self._equal: Window[tuple[Scope, bytes, int, int], int] = Window()
-        self._seen: dict[Place, dict[int, tuple[str | None, int]]] = {}
+        self._adapters: Window[tuple[bytes, int, int], dict[Adapter, int]] = Window()
+        self._media: Window[int, frozenset[tuple[str | None, int]]] = Window()
+        self._seen: dict[Place, dict[int, frozenset[Scope]]] = {}
+        """The hashes of a chain that ran in several scopes, each with those that it can be of."""
         self._roots: set[Place] = set()
         self._suspects: list[Shared] = []
 
@@ -61,13 +123,21 @@ class Identity:
         """A new incarnation begins."""
         self._life += 1
         self._distinct = 0
+        self._lossy = False
         self.chains.begin()
         self._equal.clear()
+        self._adapters.clear()
+        self._media.clear()
+
+    def hole(self) -> None:
+        """Something is missing: a block can have gone to another medium, and come back."""
+        self._lossy = True
 
     def stored(self, batch: Batch, event: Event) -> list[Sight]:
         """Compare the blocks of a ``whole`` event with what is known."""
         extras = extra_keys(batch.payload, event) if "extra_keys" in event.keys else ()
         plain = extras is not None and not any(extras) and not any(event.mm_keys or ())
+        adapter = Adapter.of(event)
         sights: list[Sight] = []
         for index, (link, prior) in enumerate(self.chains.stored(event, batch.record, plain=plain)):
             fresh = False
@@ -77,6 +147,9 @@ class Identity:
             before = self._before(event, index, link)
             if link.chain is not None and link.scopes:
                 self._compare_scopes(batch, event, index, link, prior)
+            value, where = event.hashes[index], (event.medium, event.group)
+            self._media.put(value, (self._media.get(value) or frozenset()) | {where})
+            other, worn = self._under_another(event, index, link, adapter)
             sights.append(
                 Sight(
                     link=link,
@@ -84,18 +157,33 @@ class Identity:
                     clash=None if prior is None else self._clash(link, prior),
                     before=before,
                     scope="" if before is None else texts(link.scopes),
+                    adapters=None if adapter is None or other is None else (adapter, other),
+                    worn=worn,
                 )
             )
         return sights
 
     def _clash(self, link: Link, prior: Link) -> str | None:
-        """Which other tokens a hash stood for; a parent that is nil once proves nothing."""
+        """Which other tokens a hash stood for; a parent that is nil once proves nothing.
+
+        Blocks of two sizes can end one chain, and what is not known from its root may be the end of it.
+        """
+        if prior.size != link.size:
+            if link.text is None or prior.text is None or link.text == prior.text:
+                return None
+            return f"a chain of other tokens, in blocks of {prior.size}"
         if prior.own != link.own:
             return "a block of other tokens"
+        if link.items is not None and prior.items is not None and link.items != prior.items:
+            return "a block of other multimodal items"
         if link.parent == prior.parent or link.parent is None or prior.parent is None:
             return None
         above, before = self.chains.get(link.parent), self.chains.get(prior.parent)
-        if above is None or before is None or above.own == before.own:
+        if above is None or before is None:
+            return None
+        if above.own == before.own or (
+            above.size != before.size and (None in (above.text, before.text) or above.text == before.text)
+        ):
             return None
         return f"the block behind {prior.parent}, whose tokens are not those of {link.parent}"
 
@@ -108,6 +196,20 @@ class Identity:
         if before is None:
             self._equal.put(key, event.hashes[index])
         return before
+
+    def _under_another(
+        self, event: Event, index: int, link: Link, adapter: Adapter | None
+    ) -> tuple[Adapter | None, int | None]:
+        """Another adapter under which the chain was announced, and its hash then: this one, if any had it."""
+        if adapter is None or link.chain is None:
+            return None, None
+        key = (link.chain, event.group, event.block_size or 0)
+        known = self._adapters.get(key) or {}
+        value = event.hashes[index]
+        others = [(other, worn) for other, worn in known.items() if other.differs(adapter)]
+        if adapter not in known:
+            self._adapters.put(key, {**known, adapter: value})
+        return next((pair for pair in others if pair[1] == value), others[0] if others else (None, None))
 
     # scopes
 
@@ -123,18 +225,42 @@ class Identity:
         place = (self._life, link.chain, event.group, size)
         if link.parent is None:
             self._roots.add(place)
-        value, where = event.hashes[index], (event.medium, event.group)
+        value = event.hashes[index]
         hashes = self._seen.setdefault(place, {})
-        if prior is not None and hashes.get(value) == where and len(prior.scopes) == 1:
-            (owner,) = prior.scopes
-            runs = self.chains.runs(link.chain, size, batch.record)
-            if runs.count(owner) == 1 and len(set(runs)) > 1:
-                others = texts(frozenset(runs) - {owner})
-                text = f"hash {value} stored anew when its tokens ran with {others}; it was that with {owner.text}"
-                self._suspects.append(
-                    Shared(place=place, value=value, batch=batch, event=event, index=index, text=text)
-                )
-        hashes.setdefault(value, where)
+        # A copy that comes back from another medium is stored anew, and so is what a lost batch had moved there.
+        at_home = self._media.get(value) == frozenset({(event.medium, event.group)}) and not self._lossy
+        if prior is not None and value in hashes and at_home and len(prior.scopes) == 1:
+            self._anew(place, batch, event, index, prior.scopes)
+        hashes.setdefault(value, self._possible(link.chain, size, batch.record))
+
+    def _anew(self, place: Place, batch: Batch, event: Event, index: int, owners: frozenset[Scope]) -> None:
+        """A hash that was its owner's is stored anew when only others can be the cause."""
+        (owner,) = owners
+        _, chain, _, size = place
+        runs = self.chains.runs(chain, size, batch.record)
+        others = (self._possible(chain, size, batch.record) or frozenset(runs)) - owners
+        if runs.count(owner) != 1 or not others:
+            return
+        value = event.hashes[index]
+        text = f"hash {value} stored anew when its tokens ran with {texts(others)}; it was that with {owner.text}"
+        self._suspects.append(
+            Shared(
+                place=place,
+                root=self._root(place, event.hashes[index]),
+                value=value,
+                owners=owners,
+                others=others,
+                batch=batch,
+                event=event,
+                index=index,
+                text=text,
+            )
+        )
+
+    def _possible(self, chain: bytes, size: int, record: int) -> frozenset[Scope]:
+        """The scopes that can be the cause of a batch: prompts that were not over and drained before it came."""
+        at = bisect.bisect_left(self._calm, (record, 0))
+        return frozenset(self.chains.runs(chain, size, record, self._calm[at - 1][1] if at else -1))
 
     def _parent_of_another(self, batch: Batch, event: Event, index: int, link: Link, above: Link) -> None:
         """A parent whose chain had run in other scopes only than those in which the child can have run."""
@@ -146,23 +272,71 @@ class Identity:
             f"it was that of the same tokens with {texts(above.scopes)}"
         )
         place = (self._life, above.chain, event.group, event.block_size or 0)
-        self._suspects.append(Shared(place=place, value=link.parent, batch=batch, event=event, index=index, text=text))
+        self._suspects.append(
+            Shared(
+                place=place,
+                root=self._root(place, link.parent),
+                value=link.parent,
+                owners=above.scopes,
+                others=link.scopes,
+                batch=batch,
+                event=event,
+                index=index,
+                text=text,
+            )
+        )
+
+    def _root(self, place: Place, value: int) -> Place:
+        """The place of the first block of the chain that a block ends."""
+        life, chain, group, size = place
+        link = self.chains.get(value)
+        for _ in range(DEPTH):
+            if link is None or link.chain is None:
+                break
+            chain = link.chain
+            link = None if link.parent is None else self.chains.get(link.parent)
+        return life, chain, group, size
 
     def shared(self) -> list[Shared]:
-        """The blocks that prove one hash for two scopes: no other hash was ever seen for the chain."""
-        return [suspect for suspect in self._suspects if set(self._seen.get(suspect.place, ())) == {suspect.value}]
+        """The blocks that prove one hash for two scopes: no other hash of the chain can be that of the second."""
+        return [
+            suspect
+            for suspect in self._suspects
+            if not any(
+                of & suspect.others for value, of in self._seen.get(suspect.place, {}).items() if value != suspect.value
+            )
+        ]
 
-    def told_apart(self) -> int:
-        """How many second hashes were seen for chains that ran in several scopes, at most one for each of these."""
-        return sum(min(len(hashes), self._scopes_of(place)) - 1 for place, hashes in self._seen.items())
+    def told_by_salt(self) -> Told:
+        """What is known of scopes that differ in the salt."""
+        return self._told(lambda scope: scope.salt, lambda proof: proof.by_salt)
 
-    def untold(self) -> int:
-        """How many first blocks ran in more scopes than hashes were seen for them."""
-        return sum(len(self._seen[place]) < self._scopes_of(place) for place in self._roots)
+    def told_by_adapter(self) -> Told:
+        """What is known of scopes that differ in the adapter."""
+        return self._told(lambda scope: scope.lora, lambda proof: proof.by_adapter)
 
-    def _scopes_of(self, place: Place) -> int:
+    def _told(self, part: Callable[[Scope], Hashable], broken: Callable[[Shared], bool]) -> Told:
+        """Counted where every scope of a chain has a hash, or where they differ in nothing but this part."""
+        proofs: dict[Place, list[Shared]] = {}
+        for proof in self.shared():
+            for place in {proof.place, proof.root}:
+                proofs.setdefault(place, []).append(proof)
+        apart = untold = 0
+        for place, hashes in self._seen.items():
+            scopes = self._scopes_of(place)
+            parts = len({part(scope) for scope in scopes})
+            own = proofs.get(place, [])
+            without = frozenset[Scope]().union(*(proof.others for proof in own if len(proof.others) == 1))
+            whole = len(hashes) + len(without) >= len(scopes)
+            if parts > 1 and (whole or parts == len(scopes)):
+                known = parts if whole else min(len(hashes), parts)
+                apart += max(0, known - 1 - any(map(broken, own)))
+            untold += parts > 1 and place in self._roots and not whole
+        return Told(apart, untold)
+
+    def _scopes_of(self, place: Place) -> frozenset[Scope]:
         _, chain, _, size = place
-        return len(set(self.chains.runs(chain, size)))
+        return frozenset(self.chains.runs(chain, size))
 
 
 def texts(scopes: Iterable[Scope]) -> str:

@@ -1,8 +1,9 @@
 """Whether the hashes of a stream recompute: block by block a match, a mismatch, or unknown; and what adds up.
 
 The wire carries neither the salt nor the parent's full key, so that a mismatch needs every input known: the key chain
-from a root seen on this stream (key-chain functions) or the claimed parent (claimed-parent functions), and the reuse
-scope, from a stimulus or the event, or once a block of that chain has matched. A nil ``lora_id`` is no knowledge, and
+from a root seen on this stream (key-chain functions) or the claimed parent (claimed-parent functions), no extra token
+ids (``v1_block_key``: only a prompt of ours excludes them) and no item whose digest is kept back, and the reuse scope,
+from a stimulus or the event, or once a block of that chain has matched. A nil ``lora_id`` is no knowledge, and
 neither is 0, which some publishers send for none. A block that reproduces under a known mistake is a mismatch.
 
 Memory: the chains of the ``chains.WINDOW`` most recently used hashes; a forgotten one is unknown. Work: until one
@@ -42,6 +43,7 @@ FORGOTTEN = f"its chain was not seen from the root, or is beyond the window of {
 SEARCHED = "no function is settled, and the search for one has reached its bound"
 NOTHING = "no known function reproduces it"
 MULTIMODAL = "its `mm_keys` cannot be read"
+VEILED = "the digest of an item that begins in it is not among its tokens"
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -123,6 +125,13 @@ class _Case(msgspec.Struct, frozen=True):
     batch: Batch
     event: Event
     index: int
+    veiled: bool = False
+    """An item begins in the block, and its digest is not among the tokens: what was hashed there is not known."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is known what the block was made of: a prompt of the harness explains it."""
+        return bool(self.link.scopes)
 
     @property
     def place(self) -> Place:
@@ -207,8 +216,9 @@ class Parity:
                 )
                 scopes, knowledge = self._scopes(event, block, links[index])
                 above = None if parent is None else self._states.get(parent)
+                hidden = any(not offset and digest not in block.tokens for digest, offset in block.mm)
                 result = self._block(
-                    _Case(block, value, links[index], above, scopes, knowledge, batch, event, index), label
+                    _Case(block, value, links[index], above, scopes, knowledge, batch, event, index, hidden), label
                 )
             if isinstance(result, Unknown):
                 self.unknown[result.why] += 1
@@ -259,7 +269,11 @@ class Parity:
         if case.above is not None and (followed := case.above.get(function.name)) is not None:
             state = function.step(followed, block)
             shown: tuple[Scope, ...] = () if state.hash is None else (state.scope,)
-            return _Attempt(function, state if state.hash == case.value else None, state, bool(shown), shown)
+            if state.hash == case.value:
+                return _Attempt(function, state, state, known=True, shown=shown)
+            if self._hidden(function, state, case):
+                return _Attempt(function, None, None, known=False, shown=())
+            return _Attempt(function, None, state, bool(shown), shown)
         root = block.parent is None
         if not root and function.family == "key-chain":
             return None
@@ -273,9 +287,17 @@ class Parity:
             and (function.inputs if root else function.later) <= case.knowledge
             and (root or function.foreign or case.link.plain)
             and all(state.hash is not None for state in states)
+            and not any(self._hidden(function, state, case) for state in states)
         )
         shown = tuple(state.scope for state in states if state.hash is not None)
         return _Attempt(function, None, states[0] if known and len(states) == 1 else None, known, shown)
+
+    @staticmethod
+    def _hidden(function: Function, state: State, case: _Case) -> bool:
+        """Whether what is not on the wire can make another hash of the block: an item's digest, or extra token ids."""
+        if case.veiled:
+            return True
+        return function.family == "claimed-parent" and not function.foreign and not state.fallback and not case.ours
 
     # one block
 
@@ -336,7 +358,7 @@ class Parity:
         states: dict[str, State] = {}
         for attempt in attempts:
             function, state = attempt.function, attempt.state
-            if state is None and hits and hits[0].hit is not None:
+            if state is None and hits and hits[0].hit is not None and not case.veiled:
                 scope = hits[0].hit.scope
                 start = function.start(scope) if case.block.parent is None else function.join(scope)
                 state = None if start is None else function.step(start, case.block)
@@ -393,6 +415,8 @@ class Parity:
     def _why(self, case: _Case, attempts: list[_Attempt], front: set[str]) -> str:
         if not attempts and not front:
             return SEARCHED
+        if case.veiled:
+            return VEILED
         if case.block.parent is not None and case.above is None:
             return FORGOTTEN if self._states.forgotten else PARENT
         if not front and case.knowledge >= {"lora", "salt"}:

@@ -111,7 +111,7 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
     for option in reversed(
         (
             click.option("--json", type=_FILE, help="Write the result stream (NDJSON) to this file."),
-            click.option("--profile", help="Hold it to this profile: core, replay, ranks, multimodal, legacy-array-…"),
+            click.option("--profile", help="Hold it to this profile: core, replay, ranks, …; `ranks+replay` is both."),
             click.option(
                 "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
             ),

@@ -62,6 +62,6 @@ def outcome(
         return verdict(Verdict.NOT_APPLICABLE, Reason.OURS)
     if requirement.level == "MAY":
         return verdict(Verdict.NOT_APPLICABLE, Reason.NOT_USED)
-    if (reason := JUDGES[requirement.id].unclaimed(stream, header.statement)) is not None:
+    if (reason := JUDGES[requirement.id].unclaimed(stream, header.statement.of_stream(stream.name))) is not None:
         return verdict(Verdict.NOT_APPLICABLE, reason)
     return verdict(Verdict.INCONCLUSIVE, "nothing was seen that could have broken it")

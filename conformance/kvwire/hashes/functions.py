@@ -28,6 +28,8 @@ Family = Literal["claimed-parent", "key-chain"]
 Input = Literal["lora", "salt", "extra"]
 """What a function needs besides parent and tokens; ``extra`` are the extra keys of the event."""
 
+BARE_KEYS, KINDED_KEYS = "/bare", "/kinds"
+"""What a label of vLLM's functions can be qualified by: how extra keys enter."""
 DYNAMO_SEED = 1337
 SGLANG_SALT = b"sglang-cache-salt-v1\0"
 VLLM_NONE = "vllm-none-hash"
@@ -336,7 +338,7 @@ def _foreign(
     which: str = "",
 ) -> Function:
     return Function(
-        name=f"{label} ({which})" if which else label,
+        name=f"{label}{which}",
         label=label,
         family=family,
         root=root,
@@ -348,11 +350,11 @@ def _foreign(
 
 
 def _vllm(label: str, encode: Callable[[Any], bytes]) -> tuple[Function, Function]:
-    """Before vLLM 0.31, and since."""
+    """Before vLLM 0.31, and since: the label can be qualified by either name, and means one of the two without."""
     root = vllm_root(encode)
     return (
-        _foreign(label, "key-chain", root, vllm_step(encode, last), _EXTRA),
-        _foreign(label, "key-chain", root, vllm_step(encode, last, kinded_keys), _EXTRA, "extra keys with their kinds"),
+        _foreign(label, "key-chain", root, vllm_step(encode, last), _EXTRA, BARE_KEYS),
+        _foreign(label, "key-chain", root, vllm_step(encode, last, kinded_keys), _EXTRA, KINDED_KEYS),
     )
 
 
@@ -370,14 +372,15 @@ TRUE: tuple[Function, ...] = (
 
 OPAQUE = "opaque"
 BARE = "v2_sha256_64"
-LABELS = frozenset({function.label for function in TRUE} | {OPAQUE, BARE})
+QUALIFIED = frozenset(function.name for function in TRUE if function.name.endswith((BARE_KEYS, KINDED_KEYS)))
+LABELS = frozenset({function.label for function in TRUE} | QUALIFIED | {OPAQUE, BARE})
 """The labels of ``hash_algo`` and of the statement that edition 1 knows."""
 
 
 def named(label: str | None) -> tuple[Function, ...]:
-    """The functions that a label may mean: two for the bare ``v2_sha256_64``, for ``v1_block_key`` and for vLLM's, none
-    for ``opaque`` and for labels that edition 1 does not know.
+    """The functions that a label may mean: two for the bare ``v2_sha256_64``, for ``v1_block_key`` and for vLLM's
+    without a qualifier, none for ``opaque`` and for labels that edition 1 does not know.
     """
     if label == BARE:
         return tuple(function for function in TRUE if function.label.startswith(f"{BARE}/"))
-    return tuple(function for function in TRUE if function.label == label)
+    return tuple(function for function in TRUE if label == (function.name if label in QUALIFIED else function.label))

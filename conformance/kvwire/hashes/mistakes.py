@@ -217,23 +217,23 @@ def _v2_mistakes(width: int) -> tuple[Function, ...]:
 
 
 def _mistaken(
-    truth: str,
+    label: str,
     slug: str,
     wrong: str,
     root: Callable[[Scope], bytes | None],
     step: Callable[[State, Block], State],
     family: Family = "key-chain",
 ) -> Function:
-    (inputs,) = {function.inputs for function in TRUE if function.name == truth}
+    truth = next(function for function in TRUE if function.label == label)
     return Function(
-        name=f"{truth}/{slug}",
-        label=truth,
+        name=f"{label}/{slug}",
+        label=label,
         family=family,
         root=root,
         step=step,
-        inputs=inputs,
+        inputs=truth.inputs,
         foreign=True,
-        truth=truth,
+        truth=truth.name,
         wrong=wrong,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from kvwire.history.timeline import Answer
 from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequest
 from kvwire.trace.records import Records
-from kvwire.wire.framing import END_SEQUENCE, split_replay
+from kvwire.wire.framing import END_SEQUENCE, number_of, split_replay
 
 UNTOLD = {
     "count": "an answer exceeds the bound of the harness",
@@ -77,6 +78,18 @@ class Exchange:
         return self.situation in ("paused", "beyond")
 
     @property
+    def ascends(self) -> bool:
+        """Whether its batches rise from its start."""
+        floor = self.start or 0
+        for item in self.data:
+            number = number_of(item.sequence)
+            if number is not None:
+                if number < floor:
+                    return False
+                floor = number + 1
+        return True
+
+    @property
     def oddities(self) -> str:
         """What to add to a finding about messages of no known form; empty without them."""
         if not self.odd:
@@ -114,6 +127,16 @@ def exchanges(records: Records) -> dict[str, Exchange]:
                 found[client].outcome = done.outcome
                 found[client].done = index
     return found
+
+
+def mixed(found: Mapping[str, Exchange]) -> frozenset[str]:
+    """The connections on which answers to several requests came mixed: no message of theirs is certainly of one."""
+    asked = Counter(exchange.connection for exchange in found.values() if exchange.well_formed)
+    return frozenset(
+        exchange.connection
+        for exchange in found.values()
+        if exchange.well_formed and asked[exchange.connection] > 1 and not exchange.ascends
+    )
 
 
 class Hole(msgspec.Struct, frozen=True):

@@ -76,15 +76,26 @@ class Life:
 
     def seams(self) -> frozenset[int]:
         """The numbers before which a new life may have begun."""
+        repeated = self._after_repeats()
         if not self._loose:
-            return frozenset()
+            return repeated
         part = 0
         of: dict[int, int] = {}
         for kin in self.kin:
             part += kin in self._loose
             of.update(dict.fromkeys(kin.payloads, part))
         numbers = sorted(of)
-        return frozenset(after for before, after in itertools.pairwise(numbers) if of[before] != of[after])
+        return repeated | {after for before, after in itertools.pairwise(numbers) if of[before] != of[after]}
+
+    def _after_repeats(self) -> frozenset[int]:
+        """The first number that is new in each run that begins with what its witness had heard before."""
+        found: set[int] = set()
+        for run in self.runs:
+            if run.again:
+                earlier = [other for other in self.runs if other.source == run.source and other.first < run.first]
+                new = [number for number in run.payloads if not any(number in other.payloads for other in earlier)]
+                found.update(sorted(new)[:1])
+        return frozenset(found)
 
 
 def grouped(collected: Collected) -> list[Life]:
@@ -120,7 +131,7 @@ class _Grouping:
             next(kin for kin in self.kin if held in kin.runs).add(answer)
             return
         newest = max((n for run in heard for n, seen in run.payloads.items() if seen.record < answer.first), default=-1)
-        answer.short = (
+        answer.short = any(self._foreign(run, answer) for run in heard) or (
             answer.ended
             and answer.start is not None
             and answer.start <= newest
@@ -150,9 +161,10 @@ class _Grouping:
 
         The parent process can read the answer of a new life before it hears that the old one's connection ended; so
         a later end makes it uncertain too, unless the harness caused that end, nobody came back after it, or the
-        answer fits the life that came back no better.
+        answer fits the life that came back no better. A connection that died half open is never noticed: an answer
+        that is short of what was live, and shares no batch with it, is another life's unless something came after it.
         """
-        if run.open:
+        if run.open or self._foreign(run, answer):
             return False
         if run.broken is None:
             return True
@@ -170,6 +182,19 @@ class _Grouping:
             if run.fell:
                 return breaks == 1 and run.differs(answer)
         return False
+
+    def _foreign(self, run: Run, answer: AnswerRun) -> bool:
+        """Whether an answer, as far as it goes, is nothing of the life that a witness heard, and ended below it."""
+        if (
+            not answer.ended
+            or not answer.payloads
+            or run.last > answer.first
+            or max(answer.payloads) >= max(run.payloads)
+        ):
+            return False
+        held = next(kin for kin in self.kin if run in kin.runs)
+        shared, differing = held.compare(answer)
+        return not shared and len(differing) == len(answer.payloads)
 
     def _unite(self, run: Run, forgiven: Callable[[list[int]], bool], without: Collection[Kin] = ()) -> None:
         """Put a run to all kin that it fits, except those ``without`` that it cannot be of, whatever they share.

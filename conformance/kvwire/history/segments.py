@@ -15,7 +15,7 @@ from kvwire.trace.calls import REPLACING
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import ReplayRequest, Trouble
 from kvwire.trace.records import LIVE, Record
-from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
+from kvwire.wire.framing import END_NUMBER, END_SEQUENCE, number_of, split_live, split_replay
 
 DISCONNECTED = "DISCONNECTED"
 """The monitor event that excuses one fall."""
@@ -34,16 +34,21 @@ class Sighting(NamedTuple):
 class Run:
     """One run of a live witness.
 
-    ``fell``: it begins with a fall that a disconnect excuses. ``open``: a disconnect stands before it that no fall has
-    used, so that it may be of another life than the run before. ``breaks`` counts the disconnects after it, ``broken``
-    is the record of the first, ``back`` says whether the witness was connected again after that.
+    ``fell``: it begins with a fall that a disconnect excuses. ``again``: it begins, behind a disconnect, with a batch
+    that the witness had heard before, which only a life that sends the same bytes once more does. ``open``: a
+    disconnect stands before it that no fall has used, so that it may be of another life than the run before.
+    ``breaks`` counts the disconnects after it, ``broken`` is the record of the first, ``back`` says whether the witness
+    was connected again after that.
     """
 
-    def __init__(self, source: str, first: int, *, fell: bool = False, is_open: bool = False) -> None:
+    def __init__(
+        self, source: str, first: int, *, fell: bool = False, again: bool = False, is_open: bool = False
+    ) -> None:
         self.source = source
         self.first = first
         self.last = first
         self.fell = fell
+        self.again = again
         self.open = is_open
         self.broken: int | None = None
         self.breaks = 0
@@ -72,7 +77,7 @@ class AnswerRun(Run):
         self.start = start
         self.ended = False
         self.short = False
-        """It ended below a number that was live before the request: not what that life retains."""
+        """It ends below a number that was live before the request, or shares nothing with it: another life's."""
 
 
 class _Witness:
@@ -114,7 +119,7 @@ class _Witness:
         """Take the next message."""
         fresh, self._fresh = self._fresh, False
         number = seen.number
-        fell = False
+        fell = again = False
         if not self.runs:
             cut = True
         elif not self._excuses:
@@ -125,9 +130,10 @@ class _Witness:
             self._own.clear()
             self._last = -1
         else:
-            cut = fresh or number > self._last + 1
+            again = number <= self._last and not self.runs[-1].again
+            cut = fresh or again or number > self._last + 1
         if cut:
-            self.runs.append(Run(self.source, seen.record, fell=fell, is_open=bool(self._excuses)))
+            self.runs.append(Run(self.source, seen.record, fell=fell, again=again, is_open=bool(self._excuses)))
         self.runs[-1].add(seen)
         self._own.setdefault(number, seen.payload)
         self._last = max(self._last, number)
@@ -173,7 +179,7 @@ class Collected:
                 self.replacing.append(index)
         if record.frames is None:
             return
-        if record.is_live and (parts := split_live(record.frames)):
+        if record.is_live and (parts := split_live(record.frames)) and parts[0] != END_NUMBER:
             self._witnesses[record.source].message(Sighting(index, *parts))
         elif record.is_replay and (replayed := split_replay(record.frames)):
             self._replayed(index, record.source, replayed[1], replayed[2])

@@ -158,6 +158,7 @@ def judge(
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge may know besides the records: the run's header, the stream, and the registry.
 
+    The statement of ``header`` is the one of the stream (``Statement.of_stream``).
     ``siblings`` are the records of the other declared streams, ``instances`` those of other instances of the publisher
     that the harness started; each by name.
     """
@@ -183,6 +184,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Context:
         """The context of one stream, from its records."""
         timeline = build(records)
+        header = msgspec.structs.replace(header, statement=header.statement.of_stream(stream.name))
         return cls(
             header=header,
             stream=stream,

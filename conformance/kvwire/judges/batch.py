@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+import math
+
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, Say, at_element, judge
+from kvwire.judges.area import Area, Context, Say, at_element, judge, unused
 from kvwire.wire.events import Flaw
 
 MILLISECONDS = 10**11
 """Seconds since the epoch stay below this until the year 5138; milliseconds passed it in 1973."""
+
+
+FINE_US = 1000
+COARSE_US = 10_000
+SHARED = 16
+"""So many batches have to share the stamp of the one before, over more than two stamps, to show a coarse clock."""
+STILL = 256
+"""An engine that makes so many batches of its own does not make them within one tick of a fine clock."""
+
+
+class Ticks:
+    """The stamps of a stream: the largest tick that all of them are whole multiples of, in microseconds."""
+
+    def __init__(self) -> None:
+        self.us = 0
+        self.batches = 0
+        self.distinct = 0
+        self._shared = 0
+        self._last: int | None = None
+
+    def add(self, ts: float) -> None:
+        """Take the next stamp."""
+        stamp = round(ts * 1e6)
+        self.batches += 1
+        self.us = math.gcd(self.us, stamp)
+        self._shared += stamp == self._last
+        self.distinct += stamp != self._last
+        self._last = stamp
+
+    @property
+    def coarse(self) -> bool:
+        """Whether they can only come from a coarse clock, or from one that stands still."""
+        if self.distinct == 1:
+            return self.batches >= STILL
+        return self.us >= COARSE_US and self.distinct > 2 and self._shared >= SHARED
 
 
 class BatchArea(Area):
@@ -16,6 +53,10 @@ class BatchArea(Area):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.newest: tuple[float, int] | None = None
+        self.ticks = Ticks()
+        self.coarse_at: Batch | None = None
+        self.epoch = False
+        """Whether an incarnation was named, so that no clock has to tell lives apart."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.newest = None
@@ -35,7 +76,21 @@ class BatchArea(Area):
         if "ts-type" not in flaws:
             self.seconds(batch, flaws.get("ts-finite"))
             self.rising(batch, flaws.get("ts-finite"))
+            self._tick(batch)
         self.events_array(batch, flaws.get("events"))
+
+    def _tick(self, batch: Batch) -> None:
+        """Take the stamp of a batch that the publisher made, and sent live."""
+        self.epoch = self.epoch or any(event.epoch is not None for event in batch.reading.events)
+        ts = batch.reading.ts
+        if ts is None or not 0 <= ts < MILLISECONDS or "ts" in self.muted or batch.live is None:
+            return
+        self.ticks.add(ts)
+        self.coarse_at = batch
+
+    def finish(self) -> None:
+        if not self.epoch and self.coarse_at is not None:
+            self.fine_stamps(self.coarse_at)
 
     @judge("KVW-BAT-001")
     def three_elements(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
@@ -88,3 +143,23 @@ class BatchArea(Area):
     def events_array(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:
         """KVW-BAT-005: A publisher MUST send `events` as a msgpack array, which may be empty."""
         say.weigh(batch, flaw)
+
+    @judge("KVW-BAT-007", unclaimed=unused)
+    def fine_stamps(self, say: Say, batch: Batch) -> None:
+        """KVW-BAT-007: A publisher that sends no `epoch` SHOULD stamp `ts` with a resolution of one millisecond or
+        finer.
+
+        Stamps of which one is no multiple of more than a millisecond show it. A coarse clock is one whose every stamp
+        is a whole number of ticks of ten milliseconds or more, though batches share ticks and more than two of these
+        were seen; a clock that never moves is one too. What comes at regular times tells nothing.
+        """
+        ticks = self.ticks
+        if 0 < ticks.us <= FINE_US:
+            say.saw()
+        elif ticks.coarse:
+            seen = f"{ticks.batches} stamps, all of them " + (
+                f"whole multiples of {ticks.us / 1e6:g} s" if ticks.distinct > 1 else f"{batch.reading.ts!r}"
+            )
+            say.broke("stamps of one millisecond or finer", seen, at_element(batch, 0))
+        else:
+            say.open(f"{ticks.batches} stamps, too few or too regular to tell how fine the clock is")

@@ -17,7 +17,7 @@ class Envelope(Area):
         self.topic: bytes | None = None
 
     def on_record(self, index: int, record: Record) -> None:
-        if not record.is_live or record.frames is None:
+        if not record.is_live or record.frames is None or index in self.facts.copies:
             return
         frames = record.frames
         self.three_frames(index, frames)

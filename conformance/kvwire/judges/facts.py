@@ -7,16 +7,16 @@ are, so that they find in ``changes`` what an event did and what was known befor
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kvwire.cache.ledger import Key, Ledger, State, Stores
-from kvwire.history.exchanges import Exchange, exchanges
+from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
-from kvwire.trace.calls import RestartCall
+from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
 from kvwire.trace.records import Records, told
@@ -65,6 +65,20 @@ class Facts:
         return [(index, record) for index, record in self._records if record.detail is not None]
 
     @functools.cached_property
+    def copies(self) -> frozenset[int]:
+        """Live records of a message that another witness had delivered before, which is one occasion and no second."""
+        heard: defaultdict[str, Counter[tuple[bytes, ...]]] = defaultdict(Counter)
+        found: set[int] = set()
+        for index, record in self._records:
+            if record.is_live and record.frames is not None:
+                own = heard[record.source]
+                own[record.frames] += 1
+                others = (count[record.frames] for source, count in heard.items() if source != record.source)
+                if own[record.frames] <= max(others, default=0):
+                    found.add(index)
+        return frozenset(found)
+
+    @functools.cached_property
     def stimuli(self) -> Records:
         """What of that was done to the publisher."""
         return [(index, record) for index, record in self.details if isinstance(record.detail, Stimulus)]
@@ -73,6 +87,19 @@ class Facts:
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
         return moments(self.stimuli, self._timeline)
+
+    @functools.cached_property
+    def calm(self) -> Sequence[tuple[int, int]]:
+        """Pairs of records: at the first everything was heard that the publisher had counted at the second."""
+        found: list[tuple[int, int]] = []
+        counted: int | None = None
+        for moment in self.moments:
+            if counted is not None and moment.drained:
+                found.append((moment.index, counted))
+            match moment.stimulus:
+                case StatsCall(succeeded=True, offered=int()):
+                    counted = moment.index
+        return found
 
     @functools.cached_property
     def restarts(self) -> list[int]:
@@ -98,6 +125,11 @@ class Facts:
     def exchanges(self) -> Mapping[str, Exchange]:
         """Replay requests and what came back, by client."""
         return exchanges(self._records)
+
+    @functools.cached_property
+    def mixed(self) -> frozenset[str]:
+        """The connections on which answers came mixed."""
+        return mixed(self.exchanges)
 
     @functools.cached_property
     def answers(self) -> Mapping[str, Answer]:

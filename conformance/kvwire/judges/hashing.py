@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kvwire.cache.identity import Identity, Sight
-from kvwire.cache.parity import Example, Examples, Match, Parity
+from kvwire.cache.identity import Identity, Shared, Sight, Told
+from kvwire.cache.parity import Example, Examples, Match, Parity, Result
 from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
 from kvwire.hashes.mistakes import BY_NAME, difference
 from kvwire.history.timeline import Batch, Gap, Incarnation
@@ -78,13 +78,14 @@ class Hashing(Area):
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         if not self.lives:
-            self.identity = Identity(self.facts.prompts)
+            self.identity = Identity(self.facts.prompts, self.facts.calm)
             self.parity = Parity(self.identity.chains.scopes)
         self._begin()
 
     def on_gap(self, gap: Gap) -> None:
         if gap.maybe_restart:
             self._begin()
+        self.identity.hole()
 
     def _begin(self) -> None:
         self.lives += 1
@@ -98,16 +99,18 @@ class Hashing(Area):
         if event.kind != "stored" or not event.whole or "engine" in self.muted:
             return
         sights = self.identity.stored(batch, event)
-        self._recompute(batch, event, sights)
+        results = self._recompute(batch, event, sights)
         for index, sight in enumerate(sights):
-            self.different_chains(batch, event, index, sight)
+            self.different_chains(batch, event, index, sight, result=results[index] if results else None)
             self.equal_chains(batch, event, index, sight)
+            if sight.adapters is not None:
+                self.different_adapters(batch, event, index, sight)
 
     def finish(self) -> None:
         if self.parity.matched or self.parity.unknown or self.parity.missed or self.parity.mistaken:
             self.one_function()
             self.true_function()
-        self.different_scopes()
+        self._scopes()
 
     def _at(self, say: Say, batch: Batch, event: Event, index: int, block: int | None = None) -> Where:
         """The place of a hash, while findings are still shown; walking every payload would cost too much.
@@ -157,9 +160,10 @@ class Hashing(Area):
 
     @judge("KVW-HSH-003", unclaimed=unused, memory="O(1)")
     def constant_announcement(self, say: Say, batch: Batch, event: Event, label: str) -> None:
-        """KVW-HSH-003: A publisher MUST announce one and the same `hash_algo` throughout a stream, if it announces any.
+        """KVW-HSH-003: A publisher MUST announce one and the same `hash_algo` throughout an incarnation, if it
+        announces any.
 
-        An event without `hash_algo` announces nothing and is no violation; a new incarnation may announce anew.
+        An event without `hash_algo` announces nothing and is no violation.
         """
         if self.announced is None:
             return
@@ -185,15 +189,16 @@ class Hashing(Area):
         labels = [label for label in (event.hash_algo, self.announced, self.declared) if label is not None]
         return next((label for label in labels if label != OPAQUE), labels[0] if labels else None)
 
-    def _recompute(self, batch: Batch, event: Event, sights: Sequence[Sight]) -> None:
+    def _recompute(self, batch: Batch, event: Event, sights: Sequence[Sight]) -> Sequence[Result]:
         label = self._label(event)
         if label == OPAQUE:
-            return
+            return ()
         results = self.parity.stored(batch, event, [sight.link for sight in sights], label)
         if self.announced is not None and self.announced.startswith(KEY_LABEL):
             for index, result in enumerate(results):
                 if isinstance(result, Match):
                     self.four_byte_tokens(batch, event, index, result)
+        return results
 
     @judge("KVW-HSH-007", unclaimed=unused, memory="O(1)")
     def four_byte_tokens(self, say: Say, batch: Batch, event: Event, index: int, result: Match) -> None:
@@ -222,11 +227,11 @@ class Hashing(Area):
 
     @judge("KVW-HSH-001", unclaimed=unless(_recomputable))
     def one_function(self, say: Say) -> None:
-        """KVW-HSH-001: A publisher MUST compute all hashes of a stream by one and the same function: one of the wire
-        registry, one of the named foreign functions, or one declared `opaque`.
+        """KVW-HSH-001: A publisher MUST compute all hashes of an incarnation by one and the same function: one of the
+        wire registry, one of the named foreign functions, or one declared `opaque`.
 
-        Broken by a second true function; by a block with all inputs known that the stream's function (at least eight
-        matches) does not give; by eight blocks that one known mistake gives, while no block is its truth's alone.
+        Broken by a second true function; by a block with all inputs known that the function of the others (at least
+        eight matches) does not give; by eight blocks that one known mistake gives, while no block is its truth's alone.
         A salted chain, a late join, a hole give no mismatch: their inputs are not known.
         """
         parity, main, mistake = self.parity, self.parity.main, self.parity.mistake
@@ -283,14 +288,21 @@ class Hashing(Area):
     # identity
 
     @judge("KVW-HSH-008")
-    def different_chains(self, say: Say, batch: Batch, event: Event, index: int, sight: Sight) -> None:
-        """KVW-HSH-008: A publisher MUST give different hashes to chains whose tokens differ within one incarnation.
+    def different_chains(
+        self, say: Say, batch: Batch, event: Event, index: int, sight: Sight, result: Result | None
+    ) -> None:
+        """KVW-HSH-008: A publisher MUST give different hashes to chains whose tokens differ within one incarnation,
+        unless the function that it announces or declares gives them the same.
 
-        One hash for two blocks of different tokens, or for equal blocks under two parents whose tokens differ. A
-        parent that is nil once proves nothing: that it is nil wrongly is another fault (KVW-CHN-001).
+        One hash for two blocks of different tokens or multimodal items, or for equal blocks under two parents whose
+        tokens differ. A parent that is nil once proves nothing: that it is nil wrongly is another fault (KVW-CHN-001).
+        Blocks of two sizes are compared as chains from the root, which two groups may cut in two ways.
         """
+        told = {function.name for function in named(self._label(event))}
         if sight.fresh:
             say.saw()
+        elif sight.clash is not None and isinstance(result, Match) and not told.isdisjoint(result.functions):
+            say.note(f"hash {event.hashes[index]} stood for {sight.clash}: its function collides there")
         elif sight.clash is not None:
             say.broke(
                 "a hash of its own for each chain of tokens",
@@ -300,11 +312,11 @@ class Hashing(Area):
 
     @judge("KVW-HSH-006")
     def equal_chains(self, say: Say, batch: Batch, event: Event, index: int, sight: Sight) -> None:
-        """KVW-HSH-006: A publisher MUST give equal hashes to equal chains (same reuse scope, same tokens) within one
-        incarnation.
+        """KVW-HSH-006: A publisher MUST give equal hashes to equal chains (same reuse scope, same tokens) of one group
+        within one incarnation.
 
-        Only chains that one scope alone can explain are compared, within a group and block size, and without
-        multimodal content, whose identity can be more than its tokens.
+        Only chains that one scope alone can explain are compared, of one block size, and without multimodal content,
+        whose identity can be more than its tokens.
         """
         if sight.before is None:
             return
@@ -317,28 +329,60 @@ class Hashing(Area):
                 self._at(say, batch, event, index, sight.before),
             )
 
-    @judge("KVW-HSH-005")
-    def different_scopes(self, say: Say) -> None:
-        """KVW-HSH-005: A publisher MUST give different hashes to the same tokens in different reuse scopes (LoRA
-        adapter, cache salt).
+    def _scopes(self) -> None:
+        """What the prompts tell of scopes that the wire does not say."""
+        proofs = self.identity.shared()
+        self.different_salts([proof for proof in proofs if proof.by_salt], self.identity.told_by_salt())
+        self.different_adapters_by_prompt([proof for proof in proofs if proof.by_adapter])
 
-        The wire does not say a block's scope; the prompts do. Two hashes of one chain that ran in two scopes are a
-        witness. A violation is a hash first stored when its chain had run in one scope only, which is then the parent
-        of a chain that ran in another scope only, or is stored anew when no prompt of its scope can be the cause; and
-        no other hash was ever seen for the chain. A store that does not come is no proof: it may be shed or lost.
-        """
-        for proof in self.identity.shared():
+    def _apart(self, say: Say, proofs: Sequence[Shared], told: Told, what: str) -> None:
+        for proof in proofs:
             say.broke(
-                "another hash for the same tokens in another reuse scope",
+                f"another hash for the same tokens under another {what}",
                 proof.text,
                 self._at(say, proof.batch, proof.event, proof.index),
             )
-        apart, untold = self.identity.told_apart(), self.identity.untold()
-        say.saw(apart)
+        say.saw(told.apart)
         one_stream = len(self.context.header.streams) < 2
         whole = one_stream and self.lives == 1 and not any(i.gaps for i in self.context.timeline.incarnations)
-        if untold and (whole or not apart):
+        if told.untold and (whole or not told.apart):
             say.open(
-                f"{untold} first blocks ran in more scopes than hashes were seen for them: what is missing was shed, "
-                "lost, or is one of those",
+                f"{told.untold} first blocks ran in more scopes than hashes were seen for them: what is missing was "
+                "shed, lost, or is one of those",
             )
+
+    @judge("KVW-HSH-005")
+    def different_salts(self, say: Say, proofs: Sequence[Shared], told: Told) -> None:
+        """KVW-HSH-005: A publisher MUST give different hashes to the same tokens under different cache salts, and under
+        a salt and none.
+
+        The wire does not say a block's salt; the prompts do. Two hashes of one chain that ran in two scopes are a
+        witness. A violation is a hash first stored when its chain had run in some scopes only, which is then the parent
+        of a chain that ran in others only, or is stored anew when no prompt of its scope can be the cause; and no other
+        hash of the chain can be the one that it should be. A store that does not come is no proof: it may be shed or
+        lost.
+        """
+        self._apart(say, proofs, told, "salt")
+
+    @judge("KVW-HSH-014")
+    def different_adapters(self, say: Say, batch: Batch, event: Event, index: int, sight: Sight) -> None:
+        """KVW-HSH-014: A publisher MUST give different hashes to the same tokens under different LoRA adapters, and
+        under an adapter and none.
+
+        Events name their adapter, by name or by id, and nil is no knowledge: stores of one chain that name two are
+        compared. What an engine does without saying it is held against the prompts, as salts are (KVW-HSH-005).
+        """
+        assert sight.adapters is not None
+        one, other = sight.adapters
+        if sight.worn != event.hashes[index]:
+            say.saw()
+            return
+        say.broke(
+            f"another hash for the same tokens under LoRA {one.text} than under LoRA {other.text}",
+            f"hash {event.hashes[index]} under both",
+            self._at(say, batch, event, index, event.hashes[index]),
+        )
+
+    def different_adapters_by_prompt(self, proofs: Sequence[Shared]) -> None:
+        """KVW-HSH-014, where the wire names no adapter."""
+        self._apart(self.different_adapters, proofs, self.identity.told_by_adapter(), "LoRA adapter")

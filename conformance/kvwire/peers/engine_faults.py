@@ -300,9 +300,9 @@ class SwitchesWidth(CacheEngine):
     breaks="HSH-005",
     change="all reuse scopes have the same hashes",
     levels=("driven",),
-    passive="HSH-001 HSH-002 RES-001 RES-002",
-    replayable="HSH-001 HSH-002 RES-001 RES-002",
-    driven="HSH-001 HSH-002 RES-001 RES-002",
+    passive="HSH-001 HSH-002 HSH-014 RES-001 RES-002",
+    replayable="HSH-001 HSH-002 HSH-014 RES-001 RES-002",
+    driven="HSH-001 HSH-002 HSH-014 RES-001 RES-002",
     reason="the LoRA id on the wire is not hashed; one hash is stored and removed for several blocks",
     reports="sglang#24568 dynamo#6517 vllm#33304",
     session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), limits={"prompts": 1}),
@@ -419,6 +419,44 @@ class NoWrap(CacheEngine):
         if state.lora_id is not None:
             seed = mix64(state.lora_id, seed)
         return replace(honest, hash=seed)
+
+
+@mutant(
+    "ignores-adapter",
+    breaks="HSH-014",
+    change="hashes of its own leave the LoRA adapter out, and keep salts apart",
+    levels=("driven",),
+    passive="RES-001 RES-002",
+    replayable="RES-001 RES-002",
+    driven="RES-001 RES-002",
+    reason="one hash is stored and removed for several blocks",
+    statement=OPAQUE,
+    session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), limits={"prompts": 1}),
+)
+class IgnoresAdapter(CacheEngine):
+    """Keeps the blocks of two adapters apart, under one name."""
+
+    def _root_state(self, lora_id: int | None, salt_id: int | None) -> ChainState:
+        return replace(self.algorithm.root(None, salt_id), lora_id=lora_id)
+
+
+@mutant(
+    "ignores-digest",
+    breaks="HSH-008",
+    change="the digest of a multimodal item is not hashed",
+    also="RES-001 RES-002",
+    reason="one hash is stored and removed for several blocks",
+    multimodal=True,
+    statement=OPAQUE,
+    session=Session(
+        options="block_size=4&capacity=40", probes=("live", "prompts"), level="passive", profile="multimodal"
+    ),
+)
+class IgnoresDigest(CacheEngine):
+    """Hashes a placeholder in its place."""
+
+    def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
+        return self.algorithm.next(state, tuple(0 if isinstance(token, bytes) else token for token in piece.tokens))
 
 
 # --- requests ----------------------------------------------------------------------------------------------------

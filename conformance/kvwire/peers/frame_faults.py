@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kvwire.peers.mutant import LISTENED, Session, mutant
+from kvwire.peers.queue_faults import BURSTS
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import Frames, Ring
-from kvwire_reference.wire import AllBlocksCleared, Batch
+from kvwire_reference.wire import END_SEQUENCE, AllBlocksCleared, Batch
 
 
 @mutant(
@@ -82,14 +85,13 @@ class TrailingByte(ZmqPublisher):
     "first-is-one",
     breaks="SEQ-001",
     change="numbers begin at 1",
-    levels=("replayable", "driven"),
+    levels=("driven",),
     driven="SEQ-007",
     reason="the life after the restart begins at 1 too",
     reports="dynamo#7463",
     session=Session(
         options="block_size=2&capacity=12&role=publish",
-        probes=("live", "batches", "replay"),
-        level="replayable",
+        probes=("live", "batches", "replay", "sanity"),
         limits={"batches": 12},
     ),
 )
@@ -278,3 +280,84 @@ class GoesOnAfterRestart(ZmqPublisher):
 class NoLeadingClear(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
         super().__init__(replace(config, clear_first=False))
+
+
+@mutant(
+    "number-of-the-end-marker",
+    breaks="SEQ-006",
+    change="an empty batch follows each clear, under the number of the end marker",
+    session=LISTENED,
+)
+class NumberOfTheEndMarker(ZmqPublisher):
+    """To tell live subscribers that the cache is empty, as replay clients are told that there is no more."""
+
+    def _send_next(self) -> None:
+        _, batch = self._queue[0]
+        super()._send_next()
+        if any(isinstance(event, AllBlocksCleared) for event in batch.events):
+            self._send_live([self._topic, END_SEQUENCE, self._encode(replace(batch, events=()))])
+
+
+@mutant(
+    "keeps-counter-and-ring",
+    breaks="SEQ-007",
+    change="a restart goes on with the counter and the ring of the life before",
+    levels=("driven",),
+    session=Session(
+        options="block_size=2&capacity=12&role=publish", probes=("live", "batches", "restart"), limits={"batches": 12}
+    ),
+)
+class KeepsCounterAndRing(ZmqPublisher):
+    """As one that keeps both in a file."""
+
+    _kept: ClassVar[tuple[int, list[tuple[int, Frames]]] | None] = None
+    """Of the incarnation before, in this process: the next number, and what was retained."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        super().__init__(replace(config, clear_first=False))
+        if self._kept is not None:
+            self._next_number, retained = self._kept
+            for number, frames in retained:
+                super()._remember(number, frames)
+        self._all: list[tuple[int, Frames]] = []
+        if config.clear_first:
+            self.publish(Batch(time.time(), (AllBlocksCleared(),), self.rank))
+
+    def _remember(self, number: int, frames: Frames) -> None:
+        super()._remember(number, frames)
+        self._all.append((number, frames))
+        KeepsCounterAndRing._kept = self._next_number, self._all
+
+
+@mutant(
+    "one-epoch",
+    breaks="SEQ-020",
+    change="every life of a publisher has the same epoch",
+    levels=("replayable", "driven"),
+    session=Session(probes=("live", "replay", "restart")),
+)
+class OneEpoch(ZmqPublisher):
+    """Names its deployment where it should name its incarnation; in the leading clear alone."""
+
+    def _encode(self, batch: Batch) -> bytes:
+        if self._sent or not any(isinstance(event, AllBlocksCleared) for event in batch.events):
+            return super()._encode(batch)
+        clear = {"type": "AllBlocksCleared", "epoch": "production"}
+        return msgspec.msgpack.encode([batch.ts, [clear], batch.data_parallel_rank])
+
+
+@mutant(
+    "sends-nothing",
+    breaks="SEQ-009",
+    change="whatever is accepted is counted as sent, and nothing is",
+    levels=("driven",),
+    session=BURSTS,
+)
+class SendsNothing(ZmqPublisher):
+    """Answers replay requests with the end marker."""
+
+    def _send_live(self, frames: Frames) -> None:
+        pass
+
+    def _remember(self, number: int, frames: Frames) -> None:
+        pass

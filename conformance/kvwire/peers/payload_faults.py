@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import msgspec
 
-from kvwire.peers.mutant import LISTENED, mutant
+from kvwire.peers.mutant import LISTENED, Session, mutant
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.wire import Batch
 
@@ -248,3 +249,14 @@ class RemovesTwice(Edited):
 
     def edit(self, payload: Payload) -> Payload:
         return [payload[0], payload[1] + of_type(payload, "BlockRemoved"), payload[2]]
+
+
+@mutant(
+    "coarse-clock",
+    breaks="BAT-007",
+    change="batches are stamped with twentieths of a second",
+    session=Session(probes=("live", "prompts"), level="passive", limits={"prompts": 60}),
+)
+class CoarseClock(ZmqPublisher):
+    def _encode(self, batch: Batch) -> bytes:
+        return super()._encode(msgspec.structs.replace(batch, ts=math.floor(batch.ts * 20) / 20))

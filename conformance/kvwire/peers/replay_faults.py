@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import zmq
 
@@ -12,6 +14,7 @@ from kvwire_reference.wire import END_SEQUENCE
 
 REPLAYED = Session(options="block_size=2&capacity=12&role=publish", probes=("live", "restart"), level="replayable")
 """What was offered before and after a restart is asked for."""
+LATE_S = 0.005
 ASKED = Session(options="block_size=2&capacity=12&ring=6", probes=("live", "replay"), level="replayable")
 """Requests of all kinds, of a small ring."""
 
@@ -223,3 +226,29 @@ class ReplayEndPayload(ReplayServer):
 
     def _end_marker(self) -> Frames:
         return [*super()._end_marker()[:3], msgspec.msgpack.encode([0, self._ring.newest])]
+
+
+@mutant(
+    "retains-late",
+    breaks="REP-013",
+    change="a batch is retained some milliseconds after it was sent, when no other waits",
+    levels=("replayable", "driven"),
+    session=Session(probes=("live", "retention")),
+)
+class RetainsLate(ZmqPublisher):
+    """Serves replay meanwhile."""
+
+    _late: tuple[int, Frames] | None = None
+
+    def _remember(self, number: int, frames: Frames) -> None:
+        self._late = number, frames
+
+    def _send_live(self, frames: Frames) -> None:
+        super()._send_live(frames)
+        end = time.monotonic() + LATE_S
+        while not self._queue and time.monotonic() < end:
+            if self._replay is not None:
+                self._replay.turn()
+            time.sleep(LATE_S / 20)
+        if self._late is not None:
+            super()._remember(*self._late)

@@ -100,6 +100,10 @@ class ProfileFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     sentences: dict[str, ControlLevel | None] = {}
 
 
+JOINS = "+"
+"""Stands between the names of profiles whose union is meant."""
+
+
 class ProfileError(ValueError):
     """Profiles that extend each other in a circle, or one that there is not; the message names them."""
 
@@ -213,18 +217,19 @@ def united(names: tuple[str, ...], files: Mapping[str, ProfileFile], way: tuple[
 
 
 def resolve(name: str, files: Mapping[str, ProfileFile]) -> Profile:
-    """A profile with all that it has by extension, its ids in the order of the areas.
+    """A profile with all that it has by extension, its ids in the order of the areas; ``+`` joins several.
 
     Raises:
-        ProfileError: when it extends itself, or one that is not among the files.
+        ProfileError: when one extends itself, or one that is not among the files.
     """
-    found = united((name,), files)
+    parts = name.split(JOINS)
+    found = united(tuple(parts), files)
     ids = tuple(sorted(found, key=lambda one: (AREAS.index(area_of(one)), one)))
     return Profile(
         profile=name,
-        edition=files[name].edition,
-        title=files[name].title,
-        form=files[name].form,
+        edition=files[parts[0]].edition,
+        title="; ".join(files[part].title for part in parts),
+        form=next((files[part].form for part in parts if files[part].form is not None), None),
         ids=ids,
         conclusive={level: tuple(i for i in ids if lower(found[i], level) == found[i]) for level in LEVELS},
     )
@@ -244,11 +249,11 @@ def profiles() -> tuple[str, ...]:
 
 @functools.cache
 def profile(name: str) -> Profile:
-    """One profile.
+    """One profile, or the union of several, joined by ``+``.
 
     Raises:
         UnknownNameError: when there is none of that name.
     """
-    if name not in _files():
-        raise UnknownNameError(f"no profile {name!r}; there are {', '.join(profiles())}")
+    if unknown := [part for part in name.split(JOINS) if part not in _files()]:
+        raise UnknownNameError(f"no profile {unknown[0]!r}; there are {', '.join(profiles())}, and `+` joins several")
     return resolve(name, _files())

@@ -38,7 +38,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     ``endpoint`` and ``replay`` are ZeroMQ endpoints as a client reaches them. ``mode`` is ``connect`` (the publisher
     binds, as the standard asks) or ``bind`` (the publisher dials and the harness binds). ``topic`` and ``rank`` of
-    None are not declared.
+    None are not declared. ``algorithm`` of None: that of the statement.
     """
 
     endpoint: str
@@ -47,6 +47,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     topic: str | None = None
     rank: int | None = None
     mode: Literal["connect", "bind"] = "connect"
+    algorithm: str | None = None
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -134,6 +135,11 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 return declared.residency
         group = self.group(idx)
         return self.residency if group is None or group.residency is None else group.residency
+
+    def of_stream(self, name: str) -> Statement:
+        """What is declared of one stream: its own ``algorithm`` takes the place of that of all streams."""
+        own = next((stream.algorithm for stream in self.streams if stream.name == name), None)
+        return self if own is None else msgspec.structs.replace(self, algorithm=own)
 
     def started(self, *, ring: int | None, queue: int | None, block_size: int | None) -> Statement:
         """What is declared, with what a publisher was started with instead of its defaults.

@@ -79,6 +79,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     epoch: str | None = None
     cache_salt: str | None = None
+    epoch: str | None = None
     mm_keys: tuple[tuple[tuple[bytes, int], ...], ...] | None = None
     v: int | None = None
     unsigned_hashes: int = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 END_SEQUENCE = b"\xff" * 8
 """The sequence frame of a replay's end marker."""
+END_NUMBER = 2**64 - 1
+"""The number that it stands for, which no batch has."""
 SEND_MARK = 1000
 """The high-water mark of a ZeroMQ socket that sets none, in messages."""
 SYSTEM_BUFFER = 500

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from kvwire.hashes.functions import Block, Function, Scope
+from kvwire.hashes.functions import BARE_KEYS, KINDED_KEYS, Block, Function, Scope
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.vectors.inputs import expand
 from kvwire.vectors.model import HashInput, Note
@@ -44,14 +44,23 @@ FEATURES: dict[str, dict[str, str]] = {
 }
 """Feature → boundary → what it is, for the functions of other projects."""
 
-VLLM = ("x-vllm-sha256-cbor", "x-vllm-sha256")
+CBOR, PICKLE = "x-vllm-sha256-cbor", "x-vllm-sha256"
+VLLM = tuple(f"{label}{keys}" for label in (CBOR, PICKLE) for keys in (BARE_KEYS, KINDED_KEYS))
 SGLANG = "x-sglang-sha256"
 DYNAMO = "x-dynamo-xxh3"
 NAMES = (*VLLM, SGLANG, DYNAMO)
 
 _OTHERS: dict[str, dict[str, tuple[str, str]]] = {
-    "x-vllm-sha256-cbor": {"pickle": ("x-vllm-sha256", "pickle is hashed, not CBOR")},
-    "x-vllm-sha256": {"cbor": ("x-vllm-sha256-cbor", "CBOR is hashed, not pickle")},
+    f"{CBOR}{BARE_KEYS}": {"pickle": (f"{PICKLE}{BARE_KEYS}", "pickle is hashed, not CBOR")},
+    f"{CBOR}{KINDED_KEYS}": {
+        "pickle": (f"{PICKLE}{KINDED_KEYS}", "pickle is hashed, not CBOR"),
+        "bare-keys": (f"{CBOR}{BARE_KEYS}", "extra keys enter without their kinds"),
+    },
+    f"{PICKLE}{BARE_KEYS}": {"cbor": (f"{CBOR}{BARE_KEYS}", "CBOR is hashed, not pickle")},
+    f"{PICKLE}{KINDED_KEYS}": {
+        "cbor": (f"{CBOR}{KINDED_KEYS}", "CBOR is hashed, not pickle"),
+        "bare-keys": (f"{PICKLE}{BARE_KEYS}", "extra keys enter without their kinds"),
+    },
     SGLANG: {
         "root-key": ("v2_sha256_64/u32", "a root key stands before the first block"),
         "eight-byte-tokens": ("v2_sha256_64/u64/no-root-key", "tokens are hashed as eight bytes each, not as four"),
@@ -63,7 +72,7 @@ _OTHERS: dict[str, dict[str, tuple[str, str]]] = {
 
 def mistakes(name: str) -> dict[str, tuple[Function, str]]:
     """The mistakes of a foreign function by slug, each with what is wrong."""
-    own = {f.name.removeprefix(f"{name}/"): (f, f.wrong) for f in BY_NAME.values() if f.truth == name}
+    own = {f.name.removeprefix(f"{f.label}/"): (f, f.wrong) for f in BY_NAME.values() if f.truth == name}
     return own | {slug: (BY_NAME[other], wrong) for slug, (other, wrong) in _OTHERS[name].items()}
 
 
@@ -161,6 +170,25 @@ def _vllm() -> list[Case]:
     ]
 
 
+def _kinds() -> list[Case]:
+    picture = hashlib.sha256(b"picture").hexdigest()
+    return [
+        case("known-salt", "0…15 with salt s1", "known-answer salt-text", tuple(range(16)), 16, salt="s1"),
+        *_chains()[:1],
+        *_salts(),
+        _keyed("mm", "a multimodal key of digest and offset", "extra-mm", ([[picture, 0]],)),
+        _keyed("child", "a multimodal key in the second block only", "extra-child chain-2", (None, [[picture, 2]])),
+        _keyed(
+            "salt-mm",
+            "a salt, and in the second block a multimodal key",
+            "extra-kinds chain-2",
+            (["s1"], [[picture, 2]]),
+            salt="s1",
+        ),
+        _keyed("embeds", "a hash of embedded prompts, 32 bytes", "extra-mm", ([{"hex": picture}],)),
+    ]
+
+
 def _sglang() -> list[Case]:
     return [
         case("known-1", "0…3", "known-answer", tuple(range(4)), 4),
@@ -187,14 +215,18 @@ def _dynamo() -> list[Case]:
 
 
 CASES: dict[str, Callable[[], list[Case]]] = {
-    "x-vllm-sha256-cbor": _vllm,
-    "x-vllm-sha256": _vllm,
+    f"{CBOR}{BARE_KEYS}": _vllm,
+    f"{CBOR}{KINDED_KEYS}": _kinds,
+    f"{PICKLE}{BARE_KEYS}": _vllm,
+    f"{PICKLE}{KINDED_KEYS}": _kinds,
     SGLANG: _sglang,
     DYNAMO: _dynamo,
 }
 PREFIXES = {
-    "x-vllm-sha256-cbor": "vllm-sha256-cbor",
-    "x-vllm-sha256": "vllm-sha256",
+    f"{CBOR}{BARE_KEYS}": "vllm-sha256-cbor",
+    f"{CBOR}{KINDED_KEYS}": "vllm-sha256-cbor-kinds",
+    f"{PICKLE}{BARE_KEYS}": "vllm-sha256",
+    f"{PICKLE}{KINDED_KEYS}": "vllm-sha256-kinds",
     SGLANG: "sglang",
     DYNAMO: "dynamo",
 }

@@ -407,3 +407,62 @@ def test_a_new_life_whose_first_number_is_above_the_last_one() -> None:
     story.send(cleared())
     story.replay(7)
     assert speaks(story) == set()
+
+
+# --- several answers on one connection ---------------------------------------------------------------------------
+
+
+def pipelined(*order: tuple[int, int | None]) -> Story:
+    """Two requests on one connection; the messages in order: by client, a number or the end marker."""
+    story = Story().told(4)
+    clients = [story.ask(), story.ask(connection="replay-1", situation="paused")]
+    for client, number in order:
+        if number is None:
+            story.answer(clients[client], *END_MARKER)
+        else:
+            story.answer_batches(clients[client], {number: story.retained[number]})
+    for name in clients:
+        story.done(name)
+    story.replay()
+    return story
+
+
+def test_answers_that_come_mixed_are_one_fault() -> None:
+    """All batches and both markers arrive, one publisher's thread a request: whose each is nobody can say."""
+    turns = [(0, number) for number in (0, 0, 1, 1, 2, 3, 2, 3)]
+    story = pipelined(*turns, (0, None), (0, None))
+    assert speaks(story) == {"REP-002"}
+    apart = [(0, 0), (0, 1), (0, 2), (0, 3), (0, None), (1, 0), (1, 1), (1, 2), (1, 3), (1, None)]
+    assert speaks(pipelined(*apart)) == set()
+
+
+# --- retained before it is sent ----------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_sent_before_it_is_retained() -> None:
+    """It was heard, asked for at once, and not there; then it was."""
+    story = Story().told(4)
+    number, content = story.make(stored("z"))
+    story.live(number, content)
+    story.replay(without=[number])
+    story.replay()
+    assert speaks(story) == {"REP-013"}
+    assert story.outcome("REP-013").findings[0].expected.startswith("number 4 in the ring")
+    story = Story().told(5)
+    story.replay()
+    story.replay(without=[4])  # it was there already
+    story.replay()
+    assert speaks(story) == {"REP-008"}
+
+
+def test_a_batch_that_is_asked_for_while_it_is_sent() -> None:
+    """The request came first."""
+    story = Story().told(4)
+    client = story.ask()
+    number, content = story.make(stored("z"))
+    story.live(number, content)
+    story.answer_batches(client, {n: c for n, c in story.retained.items() if n < number})
+    story.answer(client, *END_MARKER)
+    story.done(client)
+    story.replay()
+    assert speaks(story) == set()

@@ -7,7 +7,8 @@ from tests.kit.stories import T0, Story, cleared, payload, removed, stored
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Bounds, Statement
-from kvwire.trace.calls import CacheCall, Call, ResetCall, RestartCall
+from kvwire.trace.calls import CacheCall, Call, ResetCall, RestartCall, StatsCall
+from kvwire.trace.marks import TailDone
 
 PASS, OPEN = Verdict.PASS, Verdict.INCONCLUSIVE
 
@@ -124,12 +125,14 @@ def test_an_offer_that_is_sent_as_several_batches_leaves_it_open() -> None:
 # --- SEQ-009 ------------------------------------------------------------------------------------------------------
 
 
-def losing(*, replayed: bool = True, later: bool = True, queue: int | None = 100) -> Story:
-    """One of three accepted batches is lost, its number used up."""
+def losing(*, replayed: bool = True, later: bool = True, queue: int | None = 100, sent: int | None = None) -> Story:
+    """One of three accepted batches is lost, its number used up; ``sent``: then the publisher's counters are asked."""
     story = publishing(Statement(queue=queue, ring=1000))
     story.publish(stored("a"))
     story.offer(stored("b"))
     story.drop()
+    if sent is not None:
+        story.note(StatsCall(offered=3, sent=sent, dropped=0))
     if later:
         story.publish(stored("c"))
     if replayed:
@@ -164,9 +167,48 @@ def test_a_batch_that_was_not_seen_is_not_lost_yet() -> None:
     assert story.verdict("SEQ-009") == (OPEN, 1)
 
 
-def test_a_queue_of_one_has_room_when_all_before_was_seen() -> None:
-    assert losing(queue=1).outcome("SEQ-009").violations == 1
-    assert losing(queue=None).outcome("SEQ-009").violations == 1
+@pytest.mark.parametrize("queue", [1, None])
+def test_a_queue_of_one_has_room_when_all_before_was_seen_and_nothing_came_before_it_was_empty(
+    queue: int | None,
+) -> None:
+    assert losing(queue=queue, sent=3).outcome("SEQ-009").violations == 1
+    assert losing(queue=2).outcome("SEQ-009").violations == 1
+
+
+@pytest.mark.parametrize("queue", [1, None])
+def test_a_queue_of_one_may_drop_what_waits_in_it_for_what_comes(queue: int | None) -> None:
+    assert losing(queue=queue).outcome("SEQ-009").violations == 0
+    assert losing(queue=queue, sent=2).outcome("SEQ-009").violations == 0
+
+
+def test_a_full_queue_that_drops_its_oldest_keeps_the_sentence() -> None:
+    """Six come at once, three find room, and each of the next three takes the place of the oldest."""
+    story = publishing(Statement(queue=3, ring=1000))
+    stamps = [(story.offer(stored(name)), stored(name)) for name in "abcdef"]
+    story.drop(3)
+    for ts, event in stamps[3:]:
+        story.send(content=payload(event, ts=ts))
+    story.replay()
+    assert speaks(story) == set()
+    assert story.outcome("SEQ-009").reason == "an accepted batch was not seen; 5 others may have filled the queue"
+
+
+def test_a_publisher_that_accepts_and_sends_nothing() -> None:
+    story = Story(sets=("engine", "ts"), statement=Statement(queue=2, ring=1000))
+    for name in "abc":
+        story.offer(stored(name))
+    story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0))
+    assert speaks(story) == set()  # nobody was connected, as far as it is known
+    story = Story(sets=("engine", "ts"), statement=Statement(queue=2, ring=1000))
+    story.connect()
+    for name in "abc":
+        story.offer(stored(name))
+    story.replay()
+    assert speaks(story) == set()
+    story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0))
+    assert speaks(story) == {"SEQ-009"}
+    outcome = story.outcome("SEQ-009")
+    assert (outcome.violations, outcome.findings[0].expected) == (2, "3 batches, which were accepted")
 
 
 @pytest.mark.parametrize("queue", [2, None])
@@ -183,7 +225,7 @@ def test_a_full_queue_may_lose(queue: int | None) -> None:
     outcome = story.outcome("SEQ-009")
     assert (outcome.verdict, outcome.reason) == (
         OPEN,
-        "an accepted batch was not seen; 2 others may have filled the queue",
+        "an accepted batch was not seen; 3 others may have filled the queue",
     )
 
 

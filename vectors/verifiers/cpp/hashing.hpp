@@ -177,8 +177,24 @@ inline Bytes pickle(const Value& value) {  // Python's, protocol 5
   return "\x80\x05\x95" + little(body.size(), 8) + body;
 }
 
+inline bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
+
+inline Value kinded(const Value& keys) {  // extra keys as vLLM hashes them since 0.31: each with its kind before it
+  Value found{Value::list};
+  for (const Value& key : keys.items) {
+    const char* kind = key.kind == Value::list ? "mm" : key.kind == Value::text ? "cache_salt" : "prompt_embeds";
+    Value one{Value::list, 0, "", {{Value::text, 0, kind}}};
+    if (key.kind == Value::list)
+      one.items.insert(one.items.end(), key.items.begin(), key.items.end());
+    else
+      one.items.push_back(key);
+    found.items.push_back(one);
+  }
+  return found;
+}
+
 inline Bytes vllm_key(const std::string& label, const std::optional<Bytes>& parent, const Block& tokens, Value extra) {
-  const auto dump = label == "x-vllm-sha256" ? pickle : cbor;
+  const auto dump = begins(label, "x-vllm-sha256-cbor") ? cbor : pickle;
   const Value key{Value::bytes, 0, parent ? *parent : sha256(dump({Value::text, 0, "vllm-none-hash"}))};
   Value ids{Value::list};
   for (const Token& token : tokens) ids.items.push_back({Value::integer, token.id});
@@ -186,11 +202,10 @@ inline Bytes vllm_key(const std::string& label, const std::optional<Bytes>& pare
   return sha256(dump({Value::list, 0, "", {key, ids, extra}}));
 }
 
-inline bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
-
 inline std::vector<Made> chain(const std::string& label, size_t width, const Scope& given,
                                const std::vector<Block>& blocks) {
   const bool vllm = begins(label, "x-vllm"), wrap = label != "v1_block_key/no-wrap";
+  const bool kinds = label.size() > 6 && label.substr(label.size() - 6) == "/kinds";
   std::optional<Bytes> key = given.parent_key;
   uint64_t hash = given.parent.value_or(0);
   if (!key && hash == 0 && begins(label, "v")) key = root_key(given.lora, given.salt);
@@ -206,7 +221,8 @@ inline std::vector<Made> chain(const std::string& label, size_t width, const Sco
       Value own{Value::list};
       if (given.lora_name) own.items.push_back({Value::text, 0, *given.lora_name});
       if (given.text && index == 0) own.items.push_back({Value::text, 0, *given.text});
-      key = vllm_key(label, key, tokens, given.extra_keys ? given.extra_keys->at(index) : own);
+      const Value& extra = given.extra_keys ? given.extra_keys->at(index) : own;
+      key = vllm_key(label, key, tokens, kinds ? kinded(extra) : extra);
     } else if (key) {
       key = block_key(*key, tokens, width);
     } else if (keyed) {

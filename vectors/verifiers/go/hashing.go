@@ -201,7 +201,10 @@ func pickled(value any) []byte {
 }
 
 func vllmKey(label string, parent []byte, tokens []token, extra any) []byte {
-	dump := map[string]func(any) []byte{"x-vllm-sha256": pickle, "x-vllm-sha256-cbor": cbor}[label]
+	dump := pickle
+	if strings.HasPrefix(label, "x-vllm-sha256-cbor") {
+		dump = cbor
+	}
 	if parent == nil {
 		parent = digest(dump("vllm-none-hash"))
 	}
@@ -210,6 +213,22 @@ func vllmKey(label string, parent []byte, tokens []token, extra any) []byte {
 		ids = append(ids, t.id)
 	}
 	return digest(dump([]any{parent, ids, extra}))
+}
+
+// Extra keys as vLLM hashes them since 0.31: each with its kind before it.
+func kinded(keys []any) any {
+	found := []any{}
+	for _, key := range keys {
+		switch k := key.(type) {
+		case []any:
+			found = append(found, append([]any{"mm"}, k...))
+		case string:
+			found = append(found, []any{"cache_salt", k})
+		default:
+			found = append(found, []any{"prompt_embeds", k})
+		}
+	}
+	return found
 }
 
 func chain(label string, width int, given scope, blocks [][]token) (found []block) {
@@ -231,7 +250,11 @@ func chain(label string, width int, given scope, blocks [][]token) (found []bloc
 			keyed = keyed || t.digest != nil
 		}
 		if vllm {
-			key = vllmKey(label, key, tokens, given.extraKeysOf(index))
+			extra := given.extraKeysOf(index)
+			if keys, ok := extra.([]any); ok && strings.HasSuffix(label, "/kinds") {
+				extra = kinded(keys)
+			}
+			key = vllmKey(label, key, tokens, extra)
 		} else if key != nil {
 			key = blockKey(key, tokens, width)
 		} else if keyed {

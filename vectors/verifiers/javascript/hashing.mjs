@@ -90,8 +90,14 @@ function pickled(value) {
 }
 
 function vllmKey(label, parent, tokens, extra) {
-  const dump = label === "x-vllm-sha256" ? pickle : cbor;
+  const dump = label.startsWith("x-vllm-sha256-cbor") ? cbor : pickle;
   return sha256(dump([parent ?? sha256(dump("vllm-none-hash")), tokens, extra?.length ? extra : null]));
+}
+
+// An extra key as vLLM hashes it since 0.31: its kind before it.
+function kinded(key) {
+  if (Array.isArray(key)) return ["mm", ...key];
+  return [typeof key === "string" ? "cache_salt" : "prompt_embeds", key];
 }
 
 // Hash and key of each block; `given` is the input of a vector with its ids, keys and extra keys read.
@@ -108,7 +114,8 @@ export function chain(label, blocks, width, given) {
     keyed ||= tokens.some(Buffer.isBuffer);
     if (label.startsWith("x-vllm")) {
       const own = [given.lora_name, index ? undefined : text].filter((part) => part !== undefined);
-      key = vllmKey(label, key, tokens, given.extra_keys ? given.extra_keys[index] : own);
+      const keys = given.extra_keys ? given.extra_keys[index] : own;
+      key = vllmKey(label, key, tokens, label.endsWith("/kinds") ? keys?.map(kinded) : keys);
     } else if (key) {
       key = blockKey(key, tokens, width);
     } else if (keyed) {

@@ -100,9 +100,16 @@ def cbor(value: Any) -> bytes:
     return head + data if first else head
 
 
+def kinded(key: Any) -> Any:
+    """An extra key as vLLM hashes it since 0.31: its kind before it."""
+    if isinstance(key, tuple):
+        return ("mm", *key)
+    return ("cache_salt" if isinstance(key, str) else "prompt_embeds", key)
+
+
 def vllm_key(label: str, parent: bytes | None, tokens: tuple[Token, ...], extra: Any) -> bytes:
     def dump(value: Any) -> bytes:
-        return cbor(value) if label == "x-vllm-sha256-cbor" else pickle.dumps(value, protocol=5)
+        return cbor(value) if label.startswith("x-vllm-sha256-cbor") else pickle.dumps(value, protocol=5)
 
     return sha256(dump((sha256(dump("vllm-none-hash")) if parent is None else parent, tokens, extra or None)))
 
@@ -125,7 +132,10 @@ def chain(label: str, blocks: Sequence[tuple[Token, ...]], width: int = 4, **giv
         keyed = keyed or any(isinstance(token, bytes) for token in tokens)
         if label.startswith("x-vllm"):
             own = tuple(part for part in (given.get("lora_name"), None if index else text) if part is not None)
-            key = vllm_key(label, key, tokens, given["extra_keys"][index] if "extra_keys" in given else own)
+            extra = given["extra_keys"][index] if "extra_keys" in given else own
+            if label.endswith("/kinds"):
+                extra = tuple(map(kinded, extra or ()))
+            key = vllm_key(label, key, tokens, extra)
         elif key is not None:
             key = block_key(key, tokens, width)
         if not keyed:

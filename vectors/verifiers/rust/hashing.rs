@@ -218,11 +218,27 @@ fn pickled(value: &Value) -> Vec<u8> {
 }
 
 fn vllm_key(label: &str, parent: Option<Vec<u8>>, tokens: &[Token], extra: Value) -> Vec<u8> {
-    let dump = |value: &Value| sha256(&if label == "x-vllm-sha256" { pickle(value) } else { cbor(value) });
+    let dump = |value: &Value| sha256(&if label.starts_with("x-vllm-sha256-cbor") { cbor(value) } else { pickle(value) });
     let parent = parent.unwrap_or_else(|| dump(&Value::Text("vllm-none-hash".into())));
     let id = |token: &Token| if let Token::Id(id) = token { Value::Integer(*id) } else { Value::Null };
     let extra = if matches!(&extra, Value::List(keys) if keys.is_empty()) { Value::Null } else { extra };
     dump(&Value::List(vec![Value::Bytes(parent), Value::List(tokens.iter().map(id).collect()), extra]))
+}
+
+/// Extra keys as vLLM hashes them since 0.31: each with its kind before it.
+fn kinded(extra: Value) -> Value {
+    let one = |key: Value| {
+        let kind = |text: &str| Value::Text(text.into());
+        Value::List(match key {
+            Value::List(parts) => [vec![kind("mm")], parts].concat(),
+            Value::Text(_) => vec![kind("cache_salt"), key],
+            _ => vec![kind("prompt_embeds"), key],
+        })
+    };
+    match extra {
+        Value::List(keys) => Value::List(keys.into_iter().map(one).collect()),
+        other => other,
+    }
 }
 
 /// Hash of each block, and its key where the hash is taken from one; or the reason why there is no such function here.
@@ -246,6 +262,7 @@ pub fn chain(
             let salt = given.text.iter().filter(|_| index == 0);
             let own = given.lora_name.iter().chain(salt).map(|text| Value::Text(text.clone())).collect();
             let extra = given.extra_keys.as_ref().map_or(Value::List(own), |keys| keys[index].clone());
+            let extra = if label.ends_with("/kinds") { kinded(extra) } else { extra };
             key = Some(vllm_key(label, key, tokens, extra));
         } else {
             key = key.map(|parent| block_key(&parent, tokens, width));

@@ -20,6 +20,7 @@ from kvwire.attack.probes import (
     reset,
     residency,
     restart,
+    retention,
     stop,
     workload,
 )
@@ -32,6 +33,7 @@ PROBES: tuple[Probe, ...] = (
     workload.PROMPTS,
     workload.BATCHES,
     replay.PROBE,
+    retention.PROBE,
     reset.PROBE,
     late_join.PROBE,
     heartbeat.PROBE,

@@ -38,7 +38,7 @@ class Joining:
         """One more."""
         stream = self.stream
         topic = (stream.topic or "").encode()
-        algorithm = self.session.statement.algorithm
+        algorithm = self.session.statement.of_stream(stream.name).algorithm
         consumer = Consumer(stream.endpoint, stream.replay, topic=topic, algorithm=algorithm)
         self.consumers.append(consumer)
         return consumer

@@ -11,6 +11,7 @@ from kvwire.attack.probes.kit.offers import Event, Offers
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.live import HEARD
 from kvwire.standard.protocol import Failed, Refused, Unsupported
+from kvwire.trace.marks import TailDone
 
 ID_OFFSET = 262_144
 """Where the ids of digest tokens begin: the reference's default, above every text token."""
@@ -61,10 +62,21 @@ def prompts(offers: Offers) -> list[Prompt]:
     salts = [f"tenant-{offers.random.getrandbits(64):016x}" for _ in range(2)]
     bag += [Prompt(tokens=scoped, salt=salt) for salt in salts]
     bag += [Prompt(tokens=scoped, lora="7"), Prompt(tokens=scoped, lora=str(2**40 + 7), salt=salts[0])]
-    bag += [Prompt(tokens=plain[1], salt=salts[0]), bag[0], bag[2], multimodal(offers, prefix)]
+    # What goes on under a scope names its parent, which tells whose hash that is even where it is announced once.
+    scopes = bag[len(plain) :]
+    bag += [msgspec.structs.replace(prompt, tokens=[*scoped, *offers.tokens(1)]) for prompt in scopes]
+    image = multimodal(offers, prefix)
+    bag += [Prompt(tokens=plain[1], salt=salts[0]), bag[0], bag[2], image, with_other_digest(offers, image)]
     secret = offers.tokens(1)  # tokens that run with one salt only, and go on in another store
     bag += [Prompt(tokens=tokens, salt=salts[1]) for tokens in (secret, secret + offers.tokens(1))]
     return bag
+
+
+def with_other_digest(offers: Offers, prompt: Prompt) -> Prompt:
+    """The same prompt with another item of equal length in its place."""
+    digest = offers.random.randbytes(32).hex()
+    tokens = [digest if isinstance(token, str) else token for token in prompt.tokens]
+    return msgspec.structs.replace(prompt, tokens=tokens, mm=tuple({**item, "digest": digest} for item in prompt.mm))
 
 
 def multimodal(offers: Offers, prefix: Sequence[int]) -> Prompt:
@@ -230,6 +242,14 @@ def run_batches(session: Session) -> None:
     else:
         publish(session, session.limits.batches)
     session.settle()
+    _await_any(session)
+
+
+def _await_any(session: Session) -> None:
+    """Where nothing was heard of what was offered, wait for it, and record that it was waited for in vain."""
+    stream, bound = session.driven.name, session.limits.settle_s
+    if not session.wait(lambda: session.recorder.newest(stream) is not None, bound):
+        session.mark(TailDone(outcome="bound", after_s=bound, bound_s=bound), stream)
 
 
 def publish(session: Session, count: int) -> None:

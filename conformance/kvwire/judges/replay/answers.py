@@ -80,7 +80,7 @@ class Answers(Area):
             self.ends_nothing = self.ends_nothing or bool(exchange.ends)
             if exchange.ends or not exchange.situation:
                 self.end_of_nothing(exchange)
-        if exchange.ends or not (nothing or exchange.situation):
+        if exchange.connection not in self.facts.mixed and (exchange.ends or not (nothing or exchange.situation)):
             self.one_end(exchange)
         self.empty_marker(exchange)
         self.declared_marker(exchange)
@@ -141,6 +141,9 @@ class Answers(Area):
     def ascending(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-002: A publisher MUST answer a request for start S with retained batches numbered S or higher only,
         in ascending order, each once.
+
+        Answers to several requests on one connection that come mixed break it, and leave open whose each message is:
+        no other sentence speaks of them.
         """
         last: int | None = None
         for item in exchange.data:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvwire.history.exchanges import UNTOLD, Exchange, Hole, Sent, holes
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_record, judge
@@ -32,6 +34,8 @@ class Completeness(Area):
             exchange = self.facts.exchanges.get(answer.source)
             if exchange is None or not exchange.well_formed or not answer.ended or exchange.done is None:
                 continue
+            if exchange.connection in self.facts.mixed:
+                continue
             if answer.incarnation is None or not (answer.start or 0) <= (answer.newest_live or -1) < ABSURD:
                 continue
             seams = self.context.timeline.incarnations[answer.incarnation].seams
@@ -61,13 +65,29 @@ class Completeness(Area):
             self.complete.open(f"{len(nowhere)} batches are missing in an answer, and no other answer holds them")
         if unsure := len(life.missing) - len(certain):
             self.complete.open(f"{unsure} batches are missing in an answer, and may have been evicted meanwhile")
+        if self._not_yet(life.answer, cut):
+            self._too_late(exchange, cut[0])
+            cut = []
         self.complete(exchange, life, cut)
         self.kept(exchange, life, lost)
+
+    def _not_yet(self, answer: Answer, missing: Sequence[int]) -> bool:
+        """Whether an answer lacks the newest batch alone, and nothing shows that it was retained then.
+
+        No earlier answer held it: that a batch is sent before it is retained explains it.
+        """
+        if len(missing) != 1 or missing[0] < max(answer.numbers, default=-1):
+            return False
+        return not any(
+            missing[0] in other.numbers
+            for other in self.facts.answers.values()
+            if other.request < answer.request and other.incarnation == answer.incarnation
+        )
 
     @judge("KVW-REP-008")
     def complete(self, say: Say, exchange: Exchange, life: Sent, missing: list[int]) -> None:
         """KVW-REP-008: A publisher MUST send the end marker only after it has handed to the client, in order, every
-        requested batch that was retained at the time of the request and still is.
+        requested batch that was retained when it began to answer and still is.
 
         A missing batch was retained all the time if a later answer holds it, or if an earlier one does and it cannot
         have been evicted. A batch that no answer holds may never have been retained.
@@ -84,11 +104,12 @@ class Completeness(Area):
 
     @judge("KVW-REP-013")
     def kept(self, say: Say, exchange: Exchange, life: Sent, missing: list[int]) -> None:
-        """KVW-REP-013: A publisher MUST retain for replay every batch that it sent, empty ones included, until its
-        ring evicts it from the oldest end, and keep at least the newest.
+        """KVW-REP-013: A publisher MUST retain for replay every batch that it sends, empty ones included, from before
+        it is sent until its ring evicts it from the oldest end, and keep at least the newest.
 
         What is older than the oldest in the answer was evicted, unless the declared ring still has room for it. What is
-        missing in the middle may have been retained and left out; an answer that was asked to begin with it tells.
+        missing in the middle may have been retained and left out; an answer that was asked to begin with it tells. The
+        newest alone, just heard when the request was made, was not retained yet.
         """
         say.saw(len(life.asked) - len(life.missing))
         if missing:
@@ -97,6 +118,14 @@ class Completeness(Area):
                 f"{len(missing)} that no answer holds, the first {missing[0]}",
                 _end(exchange),
             )
+
+    def _too_late(self, exchange: Exchange, number: int) -> None:
+        """KVW-REP-013: a batch that was sent before it was retained."""
+        self.kept.broke(
+            f"number {number} in the ring, which had been sent before it was asked for",
+            "the end marker instead, and the batch in a later answer",
+            _end(exchange),
+        )
 
     # clients that pause
 
@@ -110,6 +139,8 @@ class Completeness(Area):
         for exchange in self.facts.exchanges.values():
             answer = answers.get(exchange.client)
             if not exchange.slow or exchange.outcome is None or exchange.done is None or answer is None:
+                continue
+            if exchange.connection in self.facts.mixed:
                 continue
             life = lives.get(exchange.connection)
             others = (other for other in answers.values() if other.incarnation == life)
@@ -131,7 +162,10 @@ class Completeness(Area):
 
     def _left_out(self, exchange: Exchange, left_out: tuple[Hole, ...]) -> None:
         at_end = next((hole for hole in left_out if hole.at_end), None)
-        if exchange.ends:
+        answer = self.facts.answers[exchange.client]
+        if exchange.ends and at_end is not None and self._not_yet(answer, at_end.retained):
+            self._too_late(exchange, at_end.retained[0])
+        elif exchange.ends:
             self.no_false_end(exchange, at_end)
         elif not exchange.data and exchange.outcome not in UNTOLD:
             self.no_false_end.saw()
@@ -184,8 +218,8 @@ class Completeness(Area):
 
     @judge("KVW-REP-010")
     def resumes(self, say: Say, exchange: Exchange, left_out: tuple[Hole, ...]) -> None:
-        """KVW-REP-010: A publisher SHOULD complete the answer for a client that stops reading and resumes within the
-        declared bound `replay_resume_s`.
+        """KVW-REP-010: A publisher SHOULD complete the answer for a client that stops reading and resumes, in each of
+        its pauses, within the declared bound `replay_resume_s`.
 
         A witness is an answer on a connection whose requests together ask for more than its pipes take: what fits into
         them is completed by the sockets alone.

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
-from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge
+from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record
+from kvwire.trace.calls import StatsCall
+from kvwire.trace.records import Record, told
+from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
+from kvwire.wire.framing import END_NUMBER, number_of
 
 NEVER = 2**63
 """Later than every record."""
+LAST = END_NUMBER - 1
+"""The highest number that a batch can have."""
+FEW = 3
+"""Below this number a life before tells nothing of where the next one goes on."""
 
 
 class Numbers(Area):
@@ -22,29 +30,63 @@ class Numbers(Area):
         self.records: dict[int, Record] = {}
         self.leading = False
         """Nothing of this incarnation was missed, and no event of it was seen yet."""
+        self.epochs: dict[str, Incarnation] = {}
+        """Each epoch that was named, with the first incarnation that had it."""
+        self.named: str | None = None
+        """The epoch of this incarnation."""
 
     def on_record(self, index: int, record: Record) -> None:
-        if record.is_live:
-            self.records[index] = record
+        if not record.is_live:
+            return
+        self.records[index] = record
+        frames = record.frames or ()
+        if (
+            index not in self.facts.copies
+            and len(frames) > 1
+            and (number := number_of(frames[1])) is not None
+            and number >= LAST
+        ):
+            self.below_the_marker(index, number)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.leading = incarnation.origin_known
+        self.life = incarnation
+        self.named = None
 
     def on_gap(self, gap: Gap) -> None:
         self.leading = False
+        if gap.maybe_restart:
+            self.named = None
 
     def on_event(self, batch: Batch, event: Event) -> None:
+        if event.kind == "cleared" and event.epoch is not None:
+            self.may_name_its_epoch()
+            if self.named is None:
+                self.named = event.epoch
+                self.own_epoch(batch, event, event.epoch)
         if self.leading:
             self.leading = False
             self.leading_clear(batch, event)
 
     def finish(self) -> None:
-        for live in self.context.timeline.live:
+        heard = [live for live in self.context.timeline.live if live.record not in self.facts.copies]
+        senders = self._two_senders([live for live in heard if live.arrival is Arrival.REUSED])
+        for live in heard:
             self.no_filled_hole(live)
-            self.no_reuse(live)
+            self.no_reuse(live, senders)
         self.first_zero()
         for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
+
+    def _two_senders(self, reused: Sequence[Live]) -> str:
+        """What to say of numbers that are used twice where a second counter has them; empty where none does."""
+        numbers = [live.number for live in reused]
+        if len(numbers) < FEW or any(later != number + 1 for number, later in itertools.pairwise(numbers)):
+            return ""
+        payloads = [(self.records[live.record].frames or (b"",))[-1] for live in reused]
+        ranks = sorted({rank for payload in payloads if (rank := read(payload).rank) is not None})
+        whose = f", of rank {ranks[0]}" if len(ranks) == 1 else ""
+        return f"; two senders: a second counter goes from {numbers[0]} to {numbers[-1]} beside the first{whose}"
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -55,6 +97,18 @@ class Numbers(Area):
         )
 
     # live arrivals
+
+    @judge("KVW-SEQ-006", unclaimed=unused, memory="O(1)")
+    def below_the_marker(self, say: Say, index: int, number: int) -> None:
+        """KVW-SEQ-006: A publisher MUST NOT give a batch the number 2^64−1, which is reserved for the end marker of
+        replay.
+
+        A stream that comes as far as 2^64−2 shows that it stops there; others have no occasion.
+        """
+        if number == LAST:
+            say.saw()
+        else:
+            say.broke(f"a number of at most {LAST}", f"{number}, the end marker's, live", self._at(index))
 
     @judge("KVW-SEQ-003", memory="O(holes)")
     def no_filled_hole(self, say: Say, live: Live) -> None:
@@ -73,7 +127,7 @@ class Numbers(Area):
             )
 
     @judge("KVW-SEQ-004", memory="O(window)")
-    def no_reuse(self, say: Say, live: Live) -> None:
+    def no_reuse(self, say: Say, live: Live, senders: str) -> None:
         """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
             say.saw()
@@ -88,17 +142,23 @@ class Numbers(Area):
             )
             say.broke(
                 f"number {live.number} for one batch only, that of record {live.other}",
-                f"another batch under number {live.number} after {live.previous}, without a disconnect",
+                f"another batch under number {live.number} after {live.previous}, without a disconnect{senders}",
                 where,
             )
 
     # the first number
 
-    def _judge_first(self, say: Say, answer: Answer, life: Incarnation) -> None:
-        """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before."""
+    def _judge_first(self, say: Say, answer: Answer, life: Incarnation, newest: int, later: int) -> None:
+        """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before.
+
+        A hole at the start is a hole: what came before can have been dropped, unless the publisher counts nothing as
+        dropped until ``later``, or goes on where the life before stopped, at ``newest``.
+        """
         ring = self.context.statement.ring
-        begins = f"replay from 0 begins at {answer.numbers[0]}"
-        if answer.numbers[0] == 0:
+        first = answer.numbers[0]
+        begins = f"replay from 0 begins at {first}"
+        batch = next((batch for batch in life.batches if batch.number == first), None)
+        if first == 0:
             say.saw()
         elif ring is None:
             say.open(
@@ -106,12 +166,46 @@ class Numbers(Area):
             )
         elif len(answer.numbers) >= ring:
             say.open(f"{begins}, and the ring is full")
+        elif batch is None or not (
+            FEW <= newest < first or self._dropped_nothing(min(held.record for held in life.batches), later)
+        ):
+            say.open(f"{begins}, and what came before may have been dropped")
         else:
             say.broke(
                 "number 0 for the first batch",
-                f"{begins} with {len(answer.numbers)} batches, though the ring holds {ring}",
-                at_batch(next(batch for batch in life.batches if batch.number == answer.numbers[0])),
+                f"{begins} with {len(answer.numbers)} batches, though the ring holds {ring}"
+                + (f"; the life before had reached {newest}" if FEW <= newest < first else " and nothing was dropped"),
+                at_batch(batch),
             )
+
+    def _dropped_nothing(self, after: int, before: int) -> bool:
+        """Whether the publisher counted, between two records, no batch as dropped."""
+        calls = told(self.facts.stimuli, StatsCall)
+        return any(after < index < before and call.succeeded and call.dropped == 0 for index, call in calls)
+
+    def _newest(self, before: int) -> int:
+        """The highest number that was heard live before a record; -1 when none was."""
+        return max((live.number for live in self.context.timeline.live if live.record < before), default=-1)
+
+    def _kept(self, answer: Answer, restart: int) -> Batch | None:
+        """A batch of the answer that was heard before a restart, and whose ``ts`` no life after it can have.
+
+        Two lives can send the same bytes under one number where a clock stands still or ticks slowly: only what is
+        older than another batch of before the restart counts.
+        """
+        exchange = self.facts.exchanges.get(answer.source)
+        if exchange is None:
+            return None
+        held = {number_of(item.sequence): item.payload for item in exchange.data}
+        before = [batch for life in self.context.timeline.incarnations for batch in life.batches]
+        before = [batch for batch in before if batch.live is not None and batch.live < restart]
+        stamps = [batch.reading.ts for batch in before if batch.reading.ts is not None]
+        newest = max(stamps, default=0.0)
+        for batch in before:
+            ts = batch.reading.ts
+            if ts is not None and ts < newest and held.get(batch.number) == batch.payload:
+                return batch
+        return None
 
     def _from_zero(self, incarnation: Incarnation, after: int = -1, before: int = NEVER) -> Answer | None:
         """The first complete answer from 0 of an incarnation that was asked for between two records."""
@@ -131,13 +225,14 @@ class Numbers(Area):
         if not lives:
             return
         life = lives[0]
-        answer = self._from_zero(life, before=min(self.facts.restarts, default=NEVER))
+        later = min(self.facts.restarts, default=NEVER)
+        answer = self._from_zero(life, before=later)
         if life.origin_known:
             say.saw()
         elif answer is None:
             say.open("no replay answer from 0, and the first live number is not the first one sent")
         else:
-            self._judge_first(say, answer, life)
+            self._judge_first(say, answer, life, -1, later)
 
     @judge("KVW-SEQ-007")
     def zero_again(self, say: Say, restart: int, later: int) -> None:
@@ -146,19 +241,53 @@ class Numbers(Area):
 
         Shown by the first replay from 0 that is asked for after the harness restarted the publisher and before the
         restart after that, or by a new incarnation whose number 0 was seen. Live numbers alone do not show it: those
-        of the old life are still under way, and the first of the new one are lost.
+        of the old life are still under way, and the first of the new one are lost. An answer that holds batches of
+        before the restart shows that the life before goes on.
         """
         lives = self.context.timeline.incarnations
         for life in lives:
             answer = self._from_zero(life, restart, later)
-            if answer is not None:
-                self._judge_first(say, answer, life)
-                return
+            if answer is None:
+                continue
+            if (kept := self._kept(answer, restart)) is not None:
+                say.broke(
+                    "number 0 for the first batch of the new incarnation",
+                    f"replay after the restart holds number {kept.number} of before it: {len(answer.numbers)} batches "
+                    f"from {answer.numbers[0]} to {answer.numbers[-1]}",
+                    at_batch(kept),
+                )
+            else:
+                self._judge_first(say, answer, life, self._newest(restart), later)
+            return
         for life in lives[1:]:
             if life.origin_known and restart < life.batches[0].record < later:
                 say.saw()
                 return
         say.open("no replay from 0 after the restart, and no number 0 of a new incarnation")
+
+    # epochs
+
+    @judge("KVW-SEQ-019", memory="O(1)")
+    def may_name_its_epoch(self, say: Say) -> None:
+        """KVW-SEQ-019: A publisher MAY name its incarnation by a string in the key `epoch` of `AllBlocksCleared`."""
+        say.saw()
+
+    @judge("KVW-SEQ-020", unclaimed=unused, memory="O(instances)")
+    def own_epoch(self, say: Say, batch: Batch, event: Event, epoch: str) -> None:
+        """KVW-SEQ-020: A publisher MUST NOT use one `epoch` for two incarnations.
+
+        The first epoch of each incarnation is compared with those of the incarnations before.
+        """
+        if epoch not in self.epochs:
+            if self.epochs:
+                say.saw()
+            self.epochs[epoch] = self.life
+        elif self.epochs[epoch] is not self.life:
+            say.broke(
+                "an epoch of its own for each incarnation",
+                f"epoch {epoch!r} in incarnation {self.life.index}, which incarnation {self.epochs[epoch].index} had",
+                at_batch(batch, event=event),
+            )
 
     @judge("KVW-SEQ-008")
     def leading_clear(self, say: Say, batch: Batch, event: Event) -> None:

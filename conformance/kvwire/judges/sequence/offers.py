@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
+
 from kvwire.history.offered import Anchor, Offered, Parts
+from kvwire.history.segments import HANDSHAKE
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StopCall
+from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StatsCall, StopCall
+from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import TailDone
 from kvwire.trace.records import told
 from kvwire.trace.stimuli import Offer
@@ -28,6 +32,7 @@ class Offers(Area):
 
     def finish(self) -> None:
         if not self.lives:
+            self._silent()
             return
         disturbed = sorted([*self.restarts, *(index for index, _ in told(self.facts.stimuli, *DISTURBING))])
         offered = Offered(self.facts.offers, self.lives, disturbed)
@@ -88,6 +93,12 @@ class Offers(Area):
         found = {anchor.position: anchor for anchor in offered.anchors}
         later = sorted(found)
         out = self._out_of_queue(offered, found)
+        records = [offer.record for offer in offered.offers]
+        emptied = [
+            index
+            for index, call in told(self.facts.stimuli, StatsCall)
+            if call.succeeded and call.offered is not None and (call.sent or 0) + (call.dropped or 0) >= call.offered
+        ]
         before: Anchor | None = None
         waiting: list[int] = []
         """When earlier offers of this life had left the queue at the latest, those that may be in it."""
@@ -99,9 +110,26 @@ class Offers(Area):
                 self.nothing_lost.saw()
             elif offer.accepted:
                 after = next((found[at] for at in later if at > position), None)
-                self.nothing_lost(offer, before, after, len(waiting), offered)
+                left = next((record for record in emptied if record > offer.record), NEVER)
+                behind = bisect.bisect_left(records, min(out[position], left), lo=position + 1) - position - 1
+                self.nothing_lost(offer, before, after, len(waiting) + behind, offered)
             waiting.append(out[position])
             before = found.get(position, before)
+
+    def _silent(self) -> None:
+        """Batches were accepted, waited for, and nothing was ever heard on a stream that could be heard."""
+        heard = any(said.event == HANDSHAKE for _, said in told(self.facts.details, SocketEvent))
+        waited = max(self.tails, default=-1)
+        accepted = [offer for offer in self.facts.offers if offer.accepted and offer.record < waited]
+        if not accepted or not heard:
+            return
+        queue = self.context.statement.queue or 1
+        for offer in accepted[-queue:]:
+            self.nothing_lost.broke(
+                f"{len(accepted)} batches, which were accepted",
+                "none: nothing came within the bound that the last of them was waited for",
+                Where(record=offer.record),
+            )
 
     @staticmethod
     def _out_of_queue(offered: Offered, found: dict[int, Anchor]) -> list[int]:
@@ -116,13 +144,14 @@ class Offers(Area):
     def nothing_lost(
         self, say: Say, offer: Offer, before: Anchor | None, after: Anchor | None, waiting: int, offered: Offered
     ) -> None:
-        """KVW-SEQ-009: A publisher MUST NOT lose a batch that it accepted while its queue was below its declared
-        capacity and that it could encode.
+        """KVW-SEQ-009: A publisher MUST NOT drop a batch that it could encode while fewer batches than its declared
+        queue holds are waiting to be sent.
 
         Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
         lacks too, or, where nothing came after it, what did not come within the bound that the harness waited, nor by
-        replay after that; any other missing batch stays open. At most so many batches waited as were offered and not
-        seen yet.
+        replay after that; any other missing batch stays open. A full queue drops what comes or what waited longest: at
+        most so many waited beside it as were offered before it and not seen yet, or after it before any of those was
+        and before the publisher counted all as sent or dropped.
         """
         queue = self.context.statement.queue or 1
         if waiting >= queue:

@@ -14,7 +14,7 @@ from kvwire.attack.witness_process import DISCONNECTED, HANDSHAKE_SUCCEEDED, RCV
 from kvwire.standard.statement import Stream
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequest, Unreachable
-from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
+from kvwire.wire.framing import END_NUMBER, END_SEQUENCE, number_of, split_live, split_replay
 
 BURST = 256
 POLL_MS = 10
@@ -27,8 +27,8 @@ RCVBUF = 4096
 
 
 def start_frame(start: int) -> bytes:
-    """A start as it stands in a request."""
-    return start.to_bytes(8, "big")
+    """A start as it stands in a request; behind the last number there is that of the end marker."""
+    return min(start, END_NUMBER).to_bytes(8, "big")
 
 
 class Request:
