@@ -129,13 +129,16 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         group = self.group(idx)
         return self.residency if group is None or group.residency is None else group.residency
 
-    def started(self, *, ring: int | None, queue: int | None, block_size: int | None) -> Statement:
+    def started(
+        self, *, ring: int | None, queue: int | None, block_size: int | None, groups: tuple[Group, ...] = ()
+    ) -> Statement:
         """What is declared, with what a publisher was started with instead of its defaults."""
         return msgspec.structs.replace(
             self,
             ring=ring or self.ring,
             queue=queue or self.queue,
             block_size=block_size or self.block_size,
+            groups=groups or self.groups,
         )
 
 

@@ -94,13 +94,17 @@ def recognised(offered: Mapping[str, Any], seen: Event) -> bool:
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt that the harness ran through ``cache``: tokens as they stand in events, and its reuse scope."""
+    """One prompt that the harness ran through ``cache``: tokens as they stand in events, and its reuse scope.
+
+    ``mm``: it has multimodal items.
+    """
 
     record: int
     tokens: tuple[int | bytes, ...]
     lora: int | None
     salt: str | None
     cached_tokens: int | None
+    mm: bool = False
 
 
 def prompts(records: Records) -> tuple[Prompt, ...]:
@@ -112,6 +116,7 @@ def prompts(records: Records) -> tuple[Prompt, ...]:
             lora=None if call.lora is None else int(call.lora),
             salt=call.salt,
             cached_tokens=call.cached_tokens,
+            mm=bool(call.mm),
         )
         for index, call in told(records, CacheCall)
         if call.succeeded

@@ -13,8 +13,11 @@ EventKind = Literal["stored", "removed", "cleared", "unknown"]
 KINDS: dict[str, EventKind] = {"BlockStored": "stored", "BlockRemoved": "removed", "AllBlocksCleared": "cleared"}
 MEDIA = frozenset({"GPU", "CPU", "DISK", "STORAGE", "EXTERNAL", "REMOTE"})
 """The registry of media of edition 1; others are ``x-`` names."""
-FULL_KINDS = (None, "full", "full_attention")
+DENSE_KINDS = frozenset({"full", "full_attention", "mla_attention", "sink_full_attention"})
 """The values of `kv_cache_spec_kind` of groups that keep whole prefixes."""
+WINDOW_KINDS = frozenset({"sliding_window", "sliding_window_mla", "chunked_local_attention"})
+"""Those of groups that free blocks which their window has left."""
+GroupKind = Literal["dense", "window", "unknown"]
 REQUIRED: dict[EventKind, tuple[str, ...]] = {
     "stored": (
         "block_hashes",
@@ -34,6 +37,13 @@ TWO_64 = 2**64
 DIGEST = re.compile(r"[0-9a-fA-F]{64}\Z")
 
 
+def group_kind(idx: int, kind: str | None, window: int | None) -> GroupKind:
+    """What a group is, by its index and the kind and window of its stores (spec/groups.md)."""
+    if window is not None or kind in WINDOW_KINDS:
+        return "window"
+    return "dense" if kind in DENSE_KINDS or (kind is None and idx == 0) else "unknown"
+
+
 class Flaw(msgspec.Struct, frozen=True, gc=False):
     """One fault of encoding or form: a code, what was expected, what was seen, and the bytes ``start`` to ``end``."""
 
@@ -48,8 +58,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event in canonical form.
 
     Hashes are unsigned (mod 2^64); ``tokens`` holds ints, and 32 bytes for a digest token. ``keys`` are the map keys
-    (or filled array slots). ``sound`` means that kind, hashes, medium and group could be read, so that ledgers may
-    use it; ``whole`` that tokens and block size fit the hashes too. ``start`` and ``end`` are byte offsets.
+    (or filled array slots). ``sound`` means that kind, hashes and location could be read, so that ledgers may use it;
+    ``whole`` that tokens and block size fit the hashes too. ``start`` and ``end`` are byte offsets.
     """
 
     kind: EventKind
@@ -67,6 +77,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     lora_name: str | None = None
     medium: str | None = None
     group: int = 0
+    locality: str | None = None
+    ownership: str | None = None
+    scope: str | None = None
     spec_kind: str | None = None
     window: int | None = None
     hash_algo: str | None = None
@@ -84,9 +97,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return not self.sound and (self.kind != "unknown" or not self.tag)
 
     @property
-    def full_attention(self) -> bool:
-        """Whether its group keeps whole prefixes: no window, and kind absent or full."""
-        return self.window is None and self.spec_kind in FULL_KINDS
+    def is_location_update(self) -> bool:
+        """Whether it says of known hashes where they are, and nothing of tokens and parents."""
+        return self.kind == "stored" and not self.tokens and not self.block_size and self.parent is None
 
     def block(self, index: int) -> tuple[int | bytes, ...]:
         """The tokens of block ``index``; only for a ``whole`` event."""

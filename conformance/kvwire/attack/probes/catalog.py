@@ -18,6 +18,7 @@ from kvwire.attack.probes import (
     residency,
     restart,
     stop,
+    tiers,
     workload,
 )
 from kvwire.attack.probes.kit.session import Mode, Probe, Session
@@ -36,6 +37,7 @@ PROBES: tuple[Probe, ...] = (
     replay_pressure.VOLUME,
     restart.PROBE,
     residency.PROBE,
+    tiers.PROBE,
     entry_limit.PROBE,
     drop_faults.PROBE,
     replay_overflow.PROBE,
