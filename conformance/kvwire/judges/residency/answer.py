@@ -19,7 +19,7 @@ class Answer:
         self.record = moment.index
         self.idle = moment.idle
         self._alone = len(context.header.streams) == 1
-        self._locations = context.facts.locations
+        self._locations = {location for location in context.facts.locations if location.own}
         self._places = call.by_place
         self._hashes = call.held
 

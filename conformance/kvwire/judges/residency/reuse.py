@@ -154,7 +154,7 @@ class Reuse(Area):
             if held is not None:
                 self._compare(answer, location, announced[location], held)
             elif announced[location] and location.own:
-                self.gone_is_announced.open("blocks are announced in several places, and the answer is of none of them")
+                self.gone_is_announced.open("blocks are announced in places of which the answer does not speak")
         if answer.idle:
             self.doubted.clear()
 
