@@ -484,7 +484,7 @@ def adapters_by_name() -> Story:
 
 
 @shows(
-    FORM, RISES, BEGINS, STORES, REMOVALS, ANSWERS, "RES-001 RES-002 RES-003 RES-013 CHN-001 CHN-003 CHN-004 EVT-017"
+    FORM, RISES, BEGINS, STORES, REMOVALS, ANSWERS, "SEQ-007 RES-001 RES-002 RES-003 RES-013 CHN-001 CHN-004 EVT-017"
 )
 def an_engine_that_outlives_its_publisher() -> Story:
     """After the leading clear it announces what it kept."""

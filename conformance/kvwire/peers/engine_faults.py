@@ -51,8 +51,8 @@ class AnnouncesPartialBlocks(Announcer):
     "child-of-capped",
     breaks="CHN-003",
     change="children of blocks that the limit shed are announced",
-    driven="RES-013",
-    reason="what its own limit shed is not announced when it is reused",
+    driven="CHN-002 RES-013",
+    reason="what its own limit shed is not announced when it is reused, in a window group either",
     session=Session(probes=("live", "prompts"), level="passive"),
 )
 class AnnouncesChildrenOfCapped(Announcer):

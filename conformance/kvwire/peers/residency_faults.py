@@ -109,8 +109,8 @@ class RemovesFirstCopy(Announcer):
     levels=("driven",),
     passive="CHN-003 RES-002",
     replayable="CHN-003 RES-002",
-    driven="CHN-003 RES-002",
-    reason="what was removed is named as a parent, and removed again later",
+    driven="CHN-003 RES-002 RES-013",
+    reason="what was removed is named as a parent, removed again later, and not announced when it is reused",
     reports="sglang#14934",
     session=RESIDENCY,
 )
@@ -134,8 +134,8 @@ class RemovesOnSplit(CacheEngine):
     "removes-late",
     breaks="RES-002",
     change="removals come an iteration late, after the stores that took their room",
-    driven="RES-003",
-    reason="after a clear there is nothing to remove; until then what is gone was not said to be",
+    driven="RES-001 RES-003",
+    reason="after a clear there is nothing to remove; until then what is gone was not said to be, and comes back",
     reports="TensorRT-LLM#11883",
     session=Session(probes=("live", "prompts"), level="passive"),
 )

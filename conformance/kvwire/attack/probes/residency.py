@@ -49,7 +49,7 @@ def evicted(drained: DrainedPrompts, prompt: list[int]) -> None:
     drained.ask()
     for tokens in (prompt, prompt, kept, kept):
         drained.prompt(tokens)
-    drained.ask()
+    drained.ask(last=True)
 
 
 def reset(drained: DrainedPrompts, prompt: list[int]) -> None:

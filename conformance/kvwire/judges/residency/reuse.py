@@ -59,7 +59,7 @@ class Reuse(Area):
         self.owed: dict[bytes, _Owed] = {}
         """By prefix: what was reused without being announced, and was not announced since."""
         self.kept: set[int] = set()
-        """What was removed though it was not gone: that it is not announced since is the same fault."""
+        """What was removed, or cleared, though it was not gone: that it is not announced since is the same fault."""
         self.doubted: set[Key] = set()
         """What stood announced and was not held when an engine was asked that was not known to be idle."""
 
@@ -131,7 +131,8 @@ class Reuse(Area):
         if event.kind == "cleared":
             self.doubted -= self.facts.cleared
             self.removed.clear()
-            self.owed.clear()  # whether it had gone is for KVW-RES-005
+            self.owed.clear()
+            self.kept |= {key.hash for key in self.facts.cleared}  # whether it had gone is for KVW-RES-005
             return
         keys = {change.key for change in self.facts.changes}
         self.doubted -= keys
@@ -140,6 +141,7 @@ class Reuse(Area):
                 self.owed.pop(chain, None)
             for key in keys:
                 self.removed.pop(key, None)
+            self.kept.difference_update(event.hashes)
         elif self.asks:
             self.removed |= dict.fromkeys(keys, _Removed(self.settled, self.begun))
 

@@ -86,12 +86,12 @@ class DrainedPrompts:
             self.driver.cache(tokens)
             self.drain()
 
-    def ask(self, *, complete: bool = True) -> None:
+    def ask(self, *, complete: bool = True, last: bool = False) -> None:
         """Ask the engine what it holds, where it can say; once more when it is idle, if its stream says otherwise.
 
-        ``complete``: all that it holds should stand announced.
+        ``complete``: all that it holds should stand announced. ``last``: it is waited for however often it was before.
         """
-        if self._differs(complete=complete) and self.waits < IDLE_WAITS:
+        if self._differs(complete=complete) and (last or self.waits < IDLE_WAITS):
             self.waits += 1
             if self.idle():
                 self._differs(complete=complete)
