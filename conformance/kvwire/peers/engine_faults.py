@@ -221,7 +221,7 @@ class ResetsLate(Announcer):
     levels=("driven",),
     passive="CHN-003 RES-002",
     replayable="CHN-003 RES-002",
-    driven="CHN-003 RES-002",
+    driven="CHN-002 CHN-003 RES-002",
     reason="what was cleared is named as a parent and removed later",
     reports="vllm#57296",
     session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), limits={"prompts": 1}),

@@ -123,8 +123,9 @@ class HalvesBlockSize(Edited):
     breaks="EVT-014",
     change="blocks are called half as long now and then",
     also="HSH-008",
-    driven="RES-003",
-    reason="a block has one hash, however its chain is cut; the engine does not hold the blocks that were made up",
+    driven="RES-001 RES-003",
+    reason="a block has one hash, however its chain is cut; the engine does not hold the blocks that were made up, "
+    "and never removes them",
     reports="sglang#6824 dynamo#9376",
     statement=OPAQUE,
     session=LISTENED,
@@ -151,7 +152,7 @@ class EmptyMedium(Edited):
 @mutant("lower-case-medium", breaks="EVT-016", change="the medium is called gpu", session=LISTENED)
 class LowerCaseMedium(Edited):
     def edit_blocks(self, event: Event) -> Event:
-        return {**event, "medium": "gpu"}
+        return {**event, "medium": "gpu"} if event.get("medium") == "GPU" else event
 
 
 @mutant(

@@ -81,6 +81,8 @@ class RecomputesSilently(Announcer):
     breaks="RES-012",
     change="a block that is still there is said to be gone",
     levels=("driven",),
+    driven="EVT-017 RES-002",
+    reason="in a window group the block can have left by itself, and is removed again",
     reports="vllm#55092",
     session=RESIDENCY,
 )
