@@ -10,21 +10,25 @@ from hypothesis import strategies as st
 from tests.kit.finding import steady
 
 from kvwire.cache import ledger as ledgers
-from kvwire.cache.ledger import Key, Ledger, State, Stores
+from kvwire.cache.ledger import Cleared, Key, Ledger, Location, State, Stores
 
 R, A, U = State.RESIDENT, State.ABSENT, State.UNKNOWN
 Residency = Literal["set", "counted"]
 
 
 def key(name: str, medium: str | None = "GPU", group: int = 0) -> Key:
-    return Key(medium, group, ord(name))
+    return Key(Location(medium, group), ord(name))
+
+
+def ledger_of(residency: Residency) -> Ledger:
+    return Ledger(lambda *_: residency == "counted")
 
 
 def apply(ledger: Ledger, step: str) -> list[State]:
     """Do one step and return what was known before: ``+ab`` stores, ``-a`` removes, ``?a`` asks for a parent.
 
-    ``0`` is a life known from 0, ``143`` one that is not, ``hole`` and ``clear`` are what they say; ``CPU+a`` and
-    ``1+a`` name another medium or group.
+    ``0`` is a life known from 0, ``143`` one that is not, ``hole`` and ``clear`` are what they say, and so is
+    ``clear-CPU``; ``CPU+a`` and ``1+a`` name another medium or group.
     """
     match step:
         case "0" | "143":
@@ -35,6 +39,9 @@ def apply(ledger: Ledger, step: str) -> list[State]:
             return []
         case "clear":
             ledger.clear()
+            return []
+        case "clear-CPU":
+            ledger.clear(Cleared(medium="CPU"))
             return []
     at = next(i for i, sign in enumerate(step) if sign in "+-?")
     where, sign, names = step[:at], step[at], step[at + 1 :]
@@ -47,7 +54,7 @@ def apply(ledger: Ledger, step: str) -> list[State]:
 
 
 def seen(residency: Residency, script: str) -> list[State]:
-    ledger = Ledger(residency)
+    ledger = ledger_of(residency)
     return [state for step in script.split() for state in apply(ledger, step)]
 
 
@@ -78,6 +85,11 @@ def seen(residency: Residency, script: str) -> list[State]:
         # a clear makes absent under a hole and after a late join too
         ("143 +a clear -a +b ?b ?c", [U, A, A, R, A]),
         ("0 hole clear +a -a", [A, R]),
+        # a clear of a medium, under holes too, and no parent is absent that another medium can hold
+        ("0 +a CPU+a clear-CPU -a CPU-a", [A, A, R, A]),
+        ("143 CPU+a clear-CPU CPU-a CPU-b -b ?c", [U, A, A, U, U]),
+        ("0 +a CPU+a clear-CPU ?a -a ?a", [A, A, R, R, A]),
+        ("143 clear-CPU hole CPU-a", [U]),
         # duplicates
         ("0 +a +a", [A, R]),
         ("143 +a +a", [U, R]),
@@ -112,14 +124,13 @@ def test_counted_residency(script: str, states: list[State]) -> None:
 
 
 def test_a_removal_that_names_another_group_leaves_doubt_wherever_it_may_have_meant() -> None:
-    ledger = Ledger()
+    ledger = ledger_of("set")
     for step in ("0", "+a", "1+a", "2+a", "1-a"):
         apply(ledger, step)
-    assert ledger.groups_of("GPU", ord("a")) == {0, 2}
-    assert ledger.groups_of("CPU", ord("a")) == frozenset()
+    assert ledger.resident() == {key("a"), key("a", group=2)}
+    assert ledger.remove(key("a", "CPU", 1)) == (A, frozenset())
     assert ledger.remove(key("a", group=2)) == (R, frozenset())
     assert ledger.remove(key("a", group=3)) == (A, frozenset({0}))
-    assert ledger.groups_of("GPU", ord("a")) == frozenset()
     assert ledger.resident() == frozenset()
     assert ledger.state(key("a")) is A
 
@@ -140,8 +151,32 @@ def test_a_parent_is_not_doubted(residency: Residency, script: str, states: list
     assert seen(residency, script) == states
 
 
+def test_copies_of_others_are_apart_from_the_engines_own() -> None:
+    ledger = ledger_of("set")
+    ledger.begin(origin_known=True)
+    places = [Location("CPU", 0), Location("CPU", 0, "host-b"), Location("CPU", 0, None, "worker-7")]
+    for place in places:
+        assert ledger.store(Key(place, 7)) is A
+    ledger.clear(Cleared(medium="CPU", ownership="worker-7"))
+    assert ledger.resident() == {Key(place, 7) for place in places[:2]}
+    assert ledger.remove(Key(places[1], 7)) == (R, frozenset())
+    ledger.clear(Cleared(ownership=None))
+    assert ledger.parent_state(0, 7) is A
+    assert [place.own for place in places] == [True, False, False]
+    assert str(places[1]._replace(ownership="w")) == "medium CPU, group 0, locality host-b, ownership w"
+
+
+def test_copies_are_counted_where_they_are_said_to_be() -> None:
+    ledger = Ledger(lambda medium, group: (medium, group) == ("CPU", 0))
+    ledger.begin(origin_known=True)
+    states = [
+        state for step in ["+a", "+a", "-a", "-a", "CPU+a", "CPU+a", "CPU-a", "CPU-a"] for state in apply(ledger, step)
+    ]
+    assert states == [A, R, R, A, A, R, R, R]
+
+
 def test_complete_is_what_nothing_was_missed_of() -> None:
-    ledger = Ledger()
+    ledger = ledger_of("set")
     assert not ledger.complete
     for step, complete in (("0", True), ("+a", True), ("hole", False), ("+b", False), ("clear", True), ("143", False)):
         apply(ledger, step)
@@ -160,7 +195,7 @@ def test_what_is_said_to_be_known_is_true(
     steps: list[tuple[str, str, str]], from_zero: bool, residency: Residency
 ) -> None:
     """A cache that obeys, seen through holes: a known state is the cache's own."""
-    ledger = Ledger(residency)
+    ledger = ledger_of(residency)
     counts = dict.fromkeys(((name, medium) for name in "ab" for medium in ("GPU", "CPU")), 0 if from_zero else 1)
     ledger.begin(origin_known=from_zero)
     for what, name, medium in steps:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.kit.stories import Story, stored
 
 from kvwire.history.progress import BEGIN, Moment, moments
-from kvwire.trace.calls import CacheCall, ResetCall, RestartCall, StatsCall
+from kvwire.trace.calls import CacheCall, ResetCall, ResidentCall, RestartCall, StatsCall
+from kvwire.trace.marks import Settled
 from kvwire.trace.records import told
 
 
@@ -61,3 +62,29 @@ def test_drained_is_what_the_publisher_counted_and_was_heard() -> None:
     story.note(StatsCall(error="gone", offered=9))
     story.note(ResetCall())
     assert [m.drained for m in of(story) if isinstance(m.stimulus, ResetCall)] == [False, True, True]
+
+
+def test_an_engine_is_idle_from_its_mark_until_it_is_asked_to_do_something() -> None:
+    story = Story().told(2)
+    for stimulus in (
+        Settled(drained=True),
+        ResidentCall(hashes=()),
+        Settled(drained=True, idle=True),
+        StatsCall(offered=2),
+        ResidentCall(hashes=()),
+        CacheCall(tokens=(1,)),
+        ResidentCall(hashes=()),
+        Settled(drained=False, idle=True),
+        ResidentCall(hashes=()),
+    ):
+        story.note(stimulus)
+    assert [moment.idle for moment in of(story) if isinstance(moment.stimulus, ResidentCall)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    story.note(Settled(drained=True, idle=True))
+    story.note(StatsCall(offered=3))  # one more than was heard
+    story.note(ResidentCall(hashes=()))
+    assert not of(story)[-1].idle

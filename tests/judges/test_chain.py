@@ -62,7 +62,7 @@ def test_a_parent_that_is_not_resident(before: list[Event], why: str) -> None:
     number = str(len(before))
     assert story.place("CHN-003")[:3] == (number, "payload", 11)
     seen = story.outcome("CHN-003").findings[0].seen
-    assert seen == f"parent {block('b') % 2**64} of block {block('c') % 2**64} is resident in no medium"
+    assert seen == f"parent {block('b') % 2**64} of block {block('c') % 2**64} is resident in none of its locations"
 
 
 def test_a_parent_of_the_life_before_the_restart() -> None:
@@ -138,6 +138,16 @@ def test_a_window_group_of_which_something_was_missed() -> None:
     assert counts(story) == {"CHN-002": 1, "CHN-004": 3}
 
 
+def test_a_coarse_window_block_is_named_by_the_hash_at_its_last_fine_boundary() -> None:
+    tokens = [token for name in "abcdefgh" for token in stored(name)["token_ids"]]
+    coarse: Event = {"group_idx": 1, **WINDOW, "block_size": 16}
+    story = sent(stored("abcd"), {**stored("d"), **coarse, "token_ids": tokens[:16]})
+    story.send(removed("d", group_idx=1), stored("efgh", "d"))
+    story.send({**stored("h", "d"), **coarse, "token_ids": tokens[16:]})
+    assert counts(story) == {"CHN-002": 1, "CHN-003": 1, "CHN-004": 3}
+    assert speaks(story) == set()
+
+
 def test_a_memory_that_was_exceeded_says_so() -> None:
     statement = Statement(window_memory=2, groups=(Group(idx=1, kind="sliding_window", window=8),))
     story = sent(windowed("abc"), windowed("d", "a"), windowed("e", "d"), statement=statement)
@@ -147,7 +157,13 @@ def test_a_memory_that_was_exceeded_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "group", [Group(idx=1, window=8), Group(idx=1, kind="mamba"), Group(idx=1, kind="sliding_window", window=8)]
+    "group",
+    [
+        Group(idx=1, window=8),
+        Group(idx=1, kind="chunked_local_attention"),
+        Group(idx=1, kind="sliding_window_mla"),
+        Group(idx=1, kind="sliding_window", window=8),
+    ],
 )
 def test_a_group_is_a_window_group_by_declaration_too(group: Group) -> None:
     statement = Statement(groups=(group,))
@@ -158,6 +174,103 @@ def test_a_group_is_a_window_group_by_declaration_too(group: Group) -> None:
 def test_a_group_whose_window_shows_late_is_not_blamed_for_what_was_not_remembered() -> None:
     story = sent(stored("a", group_idx=1), removed("a", group_idx=1), windowed("b", "a"))
     assert speaks(story) == set()
+
+
+@pytest.mark.parametrize("idx", [0, 1])
+@pytest.mark.parametrize("kind", ["full", "full_attention", "mla_attention", "sink_full_attention"])
+def test_kinds_that_keep_whole_prefixes(kind: str, idx: int) -> None:
+    story = sent(stored("a", group_idx=idx), stored("b", "q", group_idx=idx, kv_cache_spec_kind=kind))
+    assert speaks(story) == {"CHN-003"}
+    story = sent(
+        stored("ab", group_idx=idx, kv_cache_spec_kind=kind),
+        stored("c", "b", group_idx=idx, kv_cache_spec_kind=kind),
+    )
+    assert counts(story) == {"CHN-003": 1, "CHN-004": 2}
+
+
+@pytest.mark.parametrize("extra", [{"kv_cache_spec_kind": "mamba"}, {"kv_cache_spec_kind": "x-new"}, {}])
+def test_nothing_is_concluded_about_a_group_of_unknown_kind(extra: Event) -> None:
+    story = sent(stored("a", group_idx=1, **extra), stored("b", "q", group_idx=1, **extra))
+    assert speaks(story) == set()
+    assert counts(story) == {"CHN-004": 1}
+    story.send(stored("b", "b", group_idx=1, **extra))
+    assert "CHN-004" in speaks(story)
+
+
+def test_a_declared_kind_holds_where_the_stores_say_nothing() -> None:
+    events = stored("a", group_idx=1), stored("b", "q", group_idx=1)
+    assert speaks(sent(*events, statement=Statement(groups=(Group(idx=1, kind="full"),)))) == {"CHN-003"}
+    assert speaks(sent(*events, statement=Statement(groups=(Group(idx=1, kind="mamba"),)))) == set()
+
+
+def test_partial_entries_need_no_resident_parent_where_they_are_declared() -> None:
+    events = stored("ab", size=8), stored("h", "g", size=4)
+    declared = Statement(block_size=8, extensions=("partial_entries",))
+    assert speaks(sent(*events)) == {"CHN-003"}
+    assert speaks(sent(*events, statement=declared)) == set()
+    assert speaks(sent(stored("ab", size=8), stored("h", "g", size=8), statement=declared)) == {"CHN-003"}
+
+
+def test_a_location_update_says_nothing_of_chains() -> None:
+    update = stored("bc", size=4, medium="STORAGE", token_ids=[], block_size=0)
+    story = sent(cleared(), stored("abc"), update, removed("c"), stored("d", "c"))
+    assert speaks(story) == set()
+    assert story.verdict("CHN-004") == (PASS, 2)
+
+
+def test_a_clear_of_one_medium_leaves_the_parents_in_another() -> None:
+    copy = stored("a", medium="CPU")
+    clear = {**cleared(), "medium": "GPU"}
+    assert speaks(sent(stored("a"), copy, clear, stored("b", "a"))) == set()
+    assert speaks(sent(stored("a"), clear, stored("b", "a"))) == {"CHN-003"}
+
+
+# --- CHN-006 ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "says"),
+    [
+        ({"lora_name": "a"}, {"lora_name": "b"}, True),
+        ({"lora_name": "a", "lora_id": 1}, {"lora_name": "a", "lora_id": 2}, False),
+        ({"lora_id": 1}, {"lora_id": 2}, True),
+        ({"scope": "0" * 16}, {"scope": "1" * 16}, True),
+        ({"scope": "0" * 16, "lora_id": 1}, {"scope": "0" * 16, "lora_id": 2}, True),
+        ({"lora_name": "a"}, {"lora_name": "a"}, False),
+        ({"lora_name": "a"}, {}, None),
+        ({}, {"lora_name": "a"}, None),
+        ({"lora_name": "a"}, {"lora_id": 1}, None),
+        ({"lora_name": "a"}, {"scope": "0" * 16}, None),
+        ({}, {}, None),
+    ],
+)
+def test_a_parent_of_another_scope(above: Event, below: Event, says: bool | None) -> None:
+    story = sent(stored("a", **above), stored("b", "a", **below))
+    outcome = story.outcome("CHN-006")
+    assert (outcome.violations, outcome.witnesses) == (int(bool(says)), int(says is not None))
+    if says:
+        assert outcome.findings[0].where.stored == "0"
+
+
+def test_a_block_that_was_stored_in_several_scopes_is_of_each() -> None:
+    story = sent(stored("a", lora_id=1), removed("a"), stored("a", lora_id=2), stored("b", "a", lora_id=1))
+    assert story.verdict("CHN-006") == (PASS, 1)
+    story.send(stored("c", "a", lora_id=3))
+    assert speaks(story) == {"CHN-006"}
+    assert "stored in group 0 with lora_id 1" in story.outcome("CHN-006").findings[0].seen
+
+
+@pytest.mark.parametrize("between", ["clear", "hole", "restart"])
+def test_scopes_of_what_is_over_are_not_compared(between: str) -> None:
+    story = sent(stored("a", lora_id=1))
+    if between == "clear":
+        story.send(cleared())
+    elif between == "hole":
+        story.drop()
+    else:
+        story.restart()
+    story.send(stored("b", "a", lora_id=2))
+    assert "CHN-006" not in speaks(story)
 
 
 def test_without_window_groups_the_sentence_does_not_apply() -> None:

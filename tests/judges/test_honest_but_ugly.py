@@ -12,8 +12,8 @@ import pytest
 from tests.kit.stories import END_MARKER, Event, Story, block, cleared, payload, removed, stored
 
 from kvwire.standard.statement import Group, Statement
-from kvwire.trace.calls import CacheCall, ResetCall, ResidentCall
-from kvwire.trace.marks import ResetDone
+from kvwire.trace.calls import CacheCall, Place, ResetCall, ResidentCall
+from kvwire.trace.marks import ResetDone, Settled
 from kvwire_reference.hashing import ALGORITHMS, hash_chain, scope_tag, signed, v1_block_hash
 
 WINDOW: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 8}
@@ -232,7 +232,7 @@ def counted_residency() -> Story:
     return story
 
 
-@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 RES-003 RES-005 RES-006 EVT-017 CHN-003 CHN-004")
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 RES-003 RES-005 RES-006 RES-013 EVT-017 CHN-003 CHN-004")
 def clear_while_idle() -> Story:
     """The cache is reset while nothing runs; the clear comes by itself, and the blocks come back later."""
     story = Story().begin()
@@ -500,6 +500,154 @@ def declared_groups() -> Story:
     story.send(stored("ab", size=16, kv_cache_spec_kind="full_attention"), stored("c", "b", size=16))
     story.send(stored("m", size=64, group_idx=2, kv_cache_spec_kind="mamba", session_id="s-1", ownership="engine"))
     story.send({"type": "BlockUpdated", "block_hashes": [1]}, {"type": "BlockUpdated"})
+    return story
+
+
+HELD = Settled(drained=True, idle=True)
+
+
+def holds(story: Story, **names: str) -> None:
+    """An idle engine says what it holds, by medium."""
+    places = tuple(Place(medium=m, hashes=tuple(str(block(n)) for n in held)) for m, held in names.items())
+    story.note(HELD)
+    story.note(ResidentCall(hashes=(), places=places))
+
+
+def prompted(story: Story, names: str, cached: int) -> None:
+    """A prompt of blocks, of which so many were reused."""
+    tokens = tuple(token for name in names for token in stored(name)["token_ids"])
+    story.note(CacheCall(tokens=tokens, cached_tokens=4 * cached))
+
+
+@shows(FORM, RISES, BEGINS, STORES, "RES-001 RES-003 RES-013 CHN-001 CHN-003 CHN-004")
+def a_group_that_nobody_hears_of() -> Story:
+    """Its window has left what the announced group still holds: a prompt reuses less than is announced."""
+    story = Story().begin()
+    prompted(story, "abc", 0)
+    story.send(stored("abc"))
+    prompted(story, "abcd", 3)
+    story.send(stored("d", "c"))
+    prompted(story, "abc", 1)
+    prompted(story, "abcd", 0)
+    holds(story, GPU="abcd")
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 RES-003 RES-012 RES-013 EVT-017 CHN-001 CHN-004")
+def a_tier_that_nobody_hears_of() -> Story:
+    """What left the device is hit in host memory, and is announced anew once it is back."""
+    story = Story().begin()
+    prompted(story, "ab", 0)
+    story.send(stored("ab"))
+    prompted(story, "c", 0)
+    story.send(removed("ba"), stored("c"))
+    holds(story, GPU="c")
+    prompted(story, "ab", 2)
+    story.send(removed("c"), stored("ab"))
+    holds(story, GPU="ab")
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 RES-003 RES-012 RES-013 EVT-017 CHN-003 CHN-004")
+def a_tier_that_is_announced() -> Story:
+    """Demoted, promoted, kept as a copy, and gone: each medium by itself, and a chain lies across both."""
+    story = Story().begin()
+    story.send(stored("ab"))
+    story.send(stored("b", "a", medium="CPU"), removed("b"))
+    holds(story, GPU="a", CPU="b")
+    story.send(stored("c", "b"))
+    story.send(stored("b", "a"))
+    holds(story, GPU="abc", CPU="b")
+    story.send(removed("b", "CPU"))
+    holds(story, GPU="abc", CPU="")
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 RES-003 RES-006 RES-012 RES-013 EVT-017 CHN-001")
+def events_that_leave_after_the_call() -> Story:
+    """Prompts and a reset have returned, and what they caused is still under way when the engine is asked."""
+    story = Story().begin()
+    prompted(story, "a", 0)
+    story.note(ResidentCall(hashes=(str(block("a")),)))
+    story.send(stored("a"))
+    prompted(story, "b", 0)
+    story.note(Settled(drained=True))
+    story.note(ResidentCall(hashes=(str(block("b")),)))
+    story.send(removed("a"), stored("b"))
+    holds(story, GPU="b")
+    prompted(story, "c", 0)
+    story.note(ResetCall())
+    story.send(removed("b"), stored("c"))
+    story.send(cleared())
+    story.note(ResetDone(outcome="seen", after_s=0.5, bound_s=5.0))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 RES-005 CHN-003 CHN-004 EVT-017")
+def a_clear_of_one_medium() -> Story:
+    """The lower tier survives the reset, and keeps the parents."""
+    story = Story().begin()
+    story.send(stored("ab"), stored("ab", medium="CPU"))
+    story.send({**cleared(), "medium": "GPU"})
+    story.send(stored("c", "b"), stored("a"), removed("b", "CPU"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-002 CHN-003 CHN-004 EVT-017")
+def announced_again_when_it_is_hit() -> Story:
+    """Refresh: a store of a resident block changes nothing."""
+    story = Story(statement=Statement(residency="refresh", ring=1000)).begin()
+    story.send(stored("ab"), stored("ab"), stored("c", "b"))
+    story.send(removed("cba"), stored("a"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 CHN-003 CHN-004 EVT-017")
+def copies_of_others() -> Story:
+    """A worker's copy in the same medium, and one on another host, come and go by themselves."""
+    story = Story().begin()
+    story.send(stored("a", medium="CPU"), stored("a", medium="CPU", ownership="w"))
+    story.send(stored("a", medium="CPU", locality="remote"), removed("a", "CPU"))
+    story.send(stored("b", "a"), {**cleared(), "ownership": "w"}, removed("a", "CPU", locality="remote"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 CHN-004 EVT-017")
+def state_space_group() -> Story:
+    """Group 1 keeps a state at some boundaries and none between; what it needs is its own matter."""
+    story = Story().begin()
+    mamba: dict[str, Any] = {"group_idx": 1, "kv_cache_spec_kind": "mamba"}
+    story.send(stored("b", "a", **mamba))
+    story.send(stored("d", "c", **mamba), removed("b", group_idx=1))
+    story.send(stored("f", "b", **mamba))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 CHN-006 CHN-003 CHN-004 EVT-017")
+def adapters_by_name() -> Story:
+    """Ids change from start to start, names do not; what names nothing is compared with nothing."""
+    story = Story().begin()
+    story.send(stored("a", lora_name="x", lora_id=1), stored("b", "a", lora_name="x", lora_id=2))
+    story.send(stored("c", "b"), stored("d", "c", lora_name="y"))
+    story.send(removed("d"))
+    return story
+
+
+@shows(
+    FORM, RISES, BEGINS, STORES, REMOVALS, ANSWERS, "SEQ-007 RES-001 RES-002 RES-003 RES-013 CHN-001 CHN-004 EVT-017"
+)
+def an_engine_that_outlives_its_publisher() -> Story:
+    """After the leading clear it announces what it kept."""
+    story = Story().begin()
+    prompted(story, "ab", 0)
+    story.send(stored("ab"))
+    story.restart(ours=True)
+    story.begin()
+    story.send(stored("ab"))
+    prompted(story, "ab", 2)
+    holds(story, GPU="ab")
+    story.send(removed("ba"), stored("a"))
+    story.replay()
     return story
 
 

@@ -63,7 +63,7 @@ def test_numbers_of_an_earlier_life_are_not_named() -> None:
 
 def test_a_block_that_the_engine_lost_names_where_it_was_announced() -> None:
     story = told([stored("a")], [stored("b")])
-    story.note(Settled(drained=True))
+    story.note(Settled(drained=True, idle=True))
     story.note(ResidentCall(hashes=(str(block("a")),)))
     (finding,) = story.outcome("RES-003").findings
     assert (finding.where.record, finding.where.stored) == (len(story.records) - 1, "2")

@@ -1,15 +1,15 @@
-"""What is resident on one stream, three-valued, for each (medium, group, hash).
+"""What is resident on one stream, three-valued, for each location and hash.
 
 Everything is ``unknown`` before the first number unless the stream is known from 0. A hole whose content was not
-recovered makes everything unknown until an event about that key, a clear (which makes everything on the stream
-absent, under holes too), or a new incarnation. Judges speak only of what is known; unknown is no witness.
-Memory is O(resident), plus the keys touched since the last hole.
+recovered makes everything unknown until an event about that key, a clear (which makes everything in the locations that
+it names absent, under holes too), or a new incarnation. Judges speak only of what is known; unknown is no witness.
+Memory is O(resident), plus the keys touched and the kinds of clears seen since the last hole.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 
@@ -21,12 +21,48 @@ class State(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Key(NamedTuple):
-    """Where a block is: medium (None: *unspecified*, equal to no other), group, and unsigned hash."""
+class Location(NamedTuple):
+    """Where a copy of a block is: medium (None: *unspecified*, equal to no other), group, locality and owner."""
 
     medium: str | None
     group: int
+    locality: str | None = None
+    ownership: str | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the engine's, on its own host: who else keeps copies has not to be asked."""
+        return self.locality is None and self.ownership is None
+
+    def __str__(self) -> str:
+        text = f"medium {self.medium}, group {self.group}"
+        text += "" if self.locality is None else f", locality {self.locality}"
+        return text if self.ownership is None else f"{text}, ownership {self.ownership}"
+
+
+class Key(NamedTuple):
+    """A block in a location, by its unsigned hash."""
+
+    location: Location
     hash: int
+
+
+Named = str | None | Literal[False]
+"""A medium or an owner that a clear names, nil among them; False: all."""
+
+
+class Cleared(NamedTuple):
+    """What a clear names: the locations of a medium, of an owner, of both, or all."""
+
+    medium: Named = False
+    ownership: Named = False
+
+    def names(self, location: Location) -> bool:
+        """Whether a location is among them."""
+        return self.medium in (False, location.medium) and self.ownership in (False, location.ownership)
+
+
+ALL = Cleared()
 
 
 class Count(NamedTuple):
@@ -69,18 +105,21 @@ class Stores:
 class Ledger:
     """The residency of one stream.
 
-    ``residency`` is ``set`` or ``refresh`` (a hash is in or out) or ``counted`` (stores and removes balance per hash).
+    ``counted`` tells of a medium and group whether stores and removals balance there; otherwise a hash is in or out.
     """
 
-    def __init__(self, residency: Literal["set", "refresh", "counted"] = "set") -> None:
-        self.counted = residency == "counted"
+    def __init__(self, counted: Callable[[str | None, int], bool]) -> None:
+        self._counted = counted
+        self._counts: dict[tuple[str | None, int], bool] = {}
         self._default = State.UNKNOWN
+        self._emptied: set[Cleared] = set()
+        """Clears of some locations while the rest is unknown."""
         self._known: dict[Key, Count] = {}
         """Count 0 is known to be absent; kept only while the default is unknown."""
-        self._places: dict[tuple[int, int], int] = {}
-        """(group, hash) → how many media hold it, or did before a removal that may have meant another group."""
-        self._groups: dict[tuple[str | None, int], tuple[int, ...]] = {}
-        """(medium, hash) → the groups that hold it."""
+        self._held: dict[tuple[int, int], int] = {}
+        """(group, hash) → how many locations hold it, or did before a removal that may have meant another group."""
+        self._groups: dict[tuple[str | None, str | None, str | None, int], tuple[int, ...]] = {}
+        """Block in any group of its medium, locality and owner → the groups that hold it."""
         self._doubted: set[Key] = set()
         """Blocks that a removal may have meant which named another group."""
         self._alone: dict[int, tuple[int]] = {}
@@ -96,14 +135,23 @@ class Ledger:
         """Batches are missing and were not recovered: nothing is certain any more."""
         self._forget(State.UNKNOWN)
 
-    def clear(self) -> None:
-        """``AllBlocksCleared``: everything on the stream is absent, under holes too."""
-        self._forget(State.ABSENT)
+    def clear(self, cleared: Cleared = ALL) -> None:
+        """``AllBlocksCleared``: everything in the locations that it names is absent, under holes too."""
+        if cleared == ALL:
+            self._forget(State.ABSENT)
+            return
+        for key in [key for key in self._doubted if cleared.names(key.location)]:
+            self._end_doubt(key)
+        for key in [key for key in self._known if cleared.names(key.location)]:
+            self._drop(key)
+        if self._default is State.UNKNOWN:
+            self._emptied.add(cleared)
 
     def _forget(self, default: State) -> None:
         self._default = default
+        self._emptied.clear()
         self._known.clear()
-        self._places.clear()
+        self._held.clear()
         self._groups.clear()
         self._doubted.clear()
 
@@ -113,7 +161,7 @@ class Ledger:
         count = self._known.get(key)
         if before is State.UNKNOWN:
             self._set(key, AT_LEAST_ONE)
-        elif self.counted and count is not None:
+        elif count is not None and self.counted(key.location):
             self._set(key, Count(count.value + 1, count.exact))
         else:
             self._set(key, ONE)
@@ -126,13 +174,13 @@ class Ledger:
         a wrong group is one fault, and no second one of the chain.
         """
         before = self.state(key)
-        elsewhere = self.groups_of(key.medium, key.hash) - {key.group}
+        elsewhere = frozenset(self._groups.get(_anywhere(key), ())) - {key.location.group}
         if before is State.RESIDENT or not elsewhere:
             self._remove(key, before)
             return before, frozenset()
         self._end_doubt(key)
         for group in elsewhere:
-            doubted = key._replace(group=group)
+            doubted = Key(key.location._replace(group=group), key.hash)
             self._drop(doubted)
             self._hold(doubted)
             self._doubted.add(doubted)
@@ -140,14 +188,15 @@ class Ledger:
 
     def _remove(self, key: Key, before: State) -> None:
         count = self._known.get(key)
-        if self.counted and count is not None and count.value > 0:
+        counted = self.counted(key.location)
+        if counted and count is not None and count.value > 0:
             if not count.exact:
                 self._drop(key)
             elif count.value > 1:
                 self._set(key, Count(count.value - 1, exact=True))
             else:
                 self._set(key, NONE)
-        elif self.counted and before is State.UNKNOWN:
+        elif counted and before is State.UNKNOWN:
             self._drop(key)
         else:
             self._set(key, NONE)
@@ -164,9 +213,9 @@ class Ledger:
             return
         self._end_doubt(key)
         self._hold(key)
-        medium = (key.medium, key.hash)
-        alone = self._alone.setdefault(key.group, (key.group,))
-        self._groups[medium] = self._groups[medium] + alone if medium in self._groups else alone
+        anywhere, group = _anywhere(key), key.location.group
+        alone = self._alone.setdefault(group, (group,))
+        self._groups[anywhere] = self._groups[anywhere] + alone if anywhere in self._groups else alone
 
     def _drop(self, key: Key) -> None:
         before = self._known.pop(key, None)
@@ -174,19 +223,20 @@ class Ledger:
             self._end_doubt(key)
             return
         self._release(key)
-        medium = (key.medium, key.hash)
-        groups = tuple(group for group in self._groups.pop(medium) if group != key.group)
+        anywhere = _anywhere(key)
+        groups = tuple(group for group in self._groups.pop(anywhere) if group != key.location.group)
         if groups:
-            self._groups[medium] = groups
+            self._groups[anywhere] = groups
 
     def _hold(self, key: Key) -> None:
-        place = (key.group, key.hash)
-        self._places[place] = self._places.get(place, 0) + 1
+        place = (key.location.group, key.hash)
+        self._held[place] = self._held.get(place, 0) + 1
 
     def _release(self, key: Key) -> None:
-        media = self._places.pop((key.group, key.hash)) - 1
-        if media:
-            self._places[key.group, key.hash] = media
+        place = (key.location.group, key.hash)
+        locations = self._held.pop(place) - 1
+        if locations:
+            self._held[place] = locations
 
     def _end_doubt(self, key: Key) -> None:
         if key in self._doubted:
@@ -200,23 +250,34 @@ class Ledger:
         """Whether every resident block is known: nothing before or between was missed."""
         return self._default is State.ABSENT
 
-    def state(self, key: Key) -> State:
-        """The state of a block in one medium and group."""
-        count = self._known.get(key)
-        if count is None:
-            return self._default
-        return State.RESIDENT if count.value else State.ABSENT
+    def counted(self, location: Location) -> bool:
+        """Whether stores and removals are counted in a location."""
+        place = (location.medium, location.group)
+        if place not in self._counts:
+            self._counts[place] = self._counted(*place)
+        return self._counts[place]
 
-    def parent_state(self, group: int, block: int) -> State:
-        """Whether any medium of the group holds the block; absent only when that is certain."""
-        if self._places.get((group, block)):
-            return State.RESIDENT
+    def state(self, key: Key) -> State:
+        """The state of a block in one location."""
+        count = self._known.get(key)
+        if count is not None:
+            return State.RESIDENT if count.value else State.ABSENT
+        if self._emptied and any(cleared.names(key.location) for cleared in self._emptied):
+            return State.ABSENT
         return self._default
 
-    def groups_of(self, medium: str | None, block: int) -> frozenset[int]:
-        """The groups of a medium that hold the block."""
-        return frozenset(self._groups.get((medium, block), ()))
+    def parent_state(self, group: int, block: int) -> State:
+        """Whether any location of the group holds the block; absent only when that is certain."""
+        if self._held.get((group, block)):
+            return State.RESIDENT
+        return self._default
 
     def resident(self) -> frozenset[Key]:
         """Every block that is known to be resident."""
         return frozenset(key for key, count in self._known.items() if count.value)
+
+
+def _anywhere(key: Key) -> tuple[str | None, str | None, str | None, int]:
+    """The block in any group of its medium, locality and owner."""
+    medium, _, locality, ownership = key.location
+    return medium, locality, ownership, key.hash

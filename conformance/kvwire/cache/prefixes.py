@@ -65,7 +65,7 @@ class Prefixes:
             if above is None:
                 self.strayed = True
                 break
-            chain = extend(above, event.block(index))
+            chain = self._extend(above, event.block(index))
             if chain not in self._prefixes and above in self._ends:
                 self._ends.add(chain)
             elif chain not in self._prefixes:
@@ -76,6 +76,13 @@ class Prefixes:
             self._hashes.put(chain, {value} if held is None else held | {value})
             found.append(chain)
         return found
+
+    def _extend(self, above: bytes, tokens: Sequence[Token]) -> bytes:
+        """The identity of a prefix, a block longer: blocks of a coarse group are cut as the prompts are."""
+        step = self.size if len(tokens) % self.size == 0 else len(tokens)
+        for start in range(0, len(tokens), step):
+            above = extend(above, tokens[start : start + step])
+        return above
 
     def _know(self) -> None:
         if self._known_size != self.size:

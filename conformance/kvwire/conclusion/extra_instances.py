@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from kvwire.judges.verdict import Finding, Tally
+from kvwire.standard.protocol import declared
 from kvwire.trace.calls import BoundAt, StartCall
 from kvwire.trace.marks import AttackBegins
 from kvwire.trace.records import Header, Records, StreamInfo, told
@@ -43,14 +44,25 @@ def _attacked(header: Header, name: str, start: StartCall, bound: BoundAt) -> At
         topic=bound.topic or "",
         rank=bound.rank or 0,
     )
-    statement = header.statement.started(ring=start.ring, queue=start.queue, block_size=start.block_size)
+    statement = header.statement.started(
+        ring=start.ring, queue=start.queue, block_size=start.block_size, groups=declared(start.groups)
+    )
     given = ((option, getattr(start, option)) for option in SHOWN)
-    options = ", ".join(f"{option} {value}" for option, value in given if value is not None)
+    options = ", ".join([f"{option} {value}" for option, value in given if value is not None] + list(_engine(start)))
     return Attacked(
         stream=stream,
         header=msgspec.structs.replace(header, statement=statement, streams=(stream,)),
         where=f"{name}, started with {options}" if options else name,
     )
+
+
+def _engine(start: StartCall) -> Iterator[str]:
+    """Groups and tiers in words."""
+    for group in start.groups or ():
+        kind = group.kind or ("full_attention" if group.window is None else f"window of {group.window}")
+        yield f"group {group.idx} ({kind}{'' if group.announced else ', not announced'})"
+    for tier in start.tiers or ():
+        yield f"{tier.capacity} blocks in {tier.medium}{'' if tier.announced else ', not announced'}"
 
 
 def count(tally: Tally, other: Tally, where: str) -> None:

@@ -10,8 +10,9 @@ from collections import deque
 import msgspec
 
 from kvwire.history.timeline import Timeline
-from kvwire.trace.calls import REPLACING, StatsCall
+from kvwire.trace.calls import ASKING, REPLACING, Call, StatsCall
 from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import Settled
 from kvwire.trace.records import Records, told
 
 Place = tuple[int, int]
@@ -27,6 +28,7 @@ class Moment(msgspec.Struct, frozen=True):
 
     ``known``: its place is certain. It is not before the first batch, nor when another life began since: then
     ``place`` is that of the stimulus before. ``drained``: the publisher had counted no more offers than were heard.
+    ``idle``: and it had been idle for the declared bound (spec/README.md, Terms), and was asked to do nothing since.
     """
 
     index: int
@@ -34,6 +36,7 @@ class Moment(msgspec.Struct, frozen=True):
     place: Place
     known: bool
     drained: bool
+    idle: bool = False
 
 
 def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
@@ -48,6 +51,7 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
     )
     heard, replaced, offered = -1, -1, 0
     newest = place = BEGIN
+    idle = False
     found: list[Moment] = []
     for index, stimulus in told(records, Stimulus):
         while live and live[0][0] < index:
@@ -55,7 +59,13 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
             newest = max(newest, at)
         known = heard > replaced
         place = newest if known else place
-        found.append(Moment(index, stimulus, place, known, known and place[1] + 1 >= offered))
+        drained = known and place[1] + 1 >= offered
+        found.append(Moment(index, stimulus, place, known, drained, drained and idle))
+        match stimulus:
+            case Settled():
+                idle = stimulus.drained and stimulus.idle
+            case Call() if not isinstance(stimulus, ASKING):
+                idle = False
         match stimulus:
             case StatsCall(succeeded=True, offered=int(count)):
                 offered = count

@@ -20,6 +20,7 @@ from kvwire.judges.rank import Rank
 from kvwire.judges.replay.answers import Answers
 from kvwire.judges.replay.completeness import Completeness
 from kvwire.judges.replay.pressure import Pressure
+from kvwire.judges.residency.limit import Limit
 from kvwire.judges.residency.reuse import Reuse
 from kvwire.judges.residency.stream import Residency
 from kvwire.judges.sequence.counters import Counters
@@ -39,6 +40,7 @@ AREAS: tuple[type[Area], ...] = (
     Hashing,
     Residency,
     Reuse,
+    Limit,
     Answers,
     Completeness,
     Pressure,

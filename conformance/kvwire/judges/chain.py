@@ -3,32 +3,76 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from kvwire.cache.ledger import State
+from kvwire.cache.chains import Window
+from kvwire.cache.ledger import ALL, State
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless
+from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
+from kvwire.judges.facts import cleared_by
 from kvwire.standard.statement import Group
-from kvwire.wire.events import FULL_KINDS, Event
+from kvwire.wire.events import Event, GroupKind, group_kind
 
 Blocks = set[tuple[int | bytes, ...]]
 """Tokens of blocks."""
+SCOPES = 4
+"""How many scopes of one block are remembered: two are a fault of its hash already, and of so many nothing is said."""
 
 
-def _is_window(group: Group) -> bool:
-    """Whether a group is declared as one that keeps a window of blocks."""
-    return group.window is not None or group.kind not in FULL_KINDS
+class _Kinds:
+    """What the groups of a stream are: as their stores say, else as is declared."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._known = {group.idx: kind for group in groups if (kind := _declared(group)) is not None}
+
+    def of(self, event: Event) -> GroupKind:
+        """What the group of a store is."""
+        if event.spec_kind is not None or event.window is not None or event.group not in self._known:
+            kind = group_kind(event.group, event.spec_kind, event.window)
+            if event.spec_kind is None and event.window is None:
+                return kind
+            self._known[event.group] = kind
+        return self._known[event.group]
+
+
+def _declared(group: Group) -> GroupKind | None:
+    if group.kind is None and group.window is None:
+        return None
+    return group_kind(group.idx, group.kind, group.window)
+
+
+class _Scope(NamedTuple):
+    """What a store says of its reuse scope; None: nothing."""
+
+    name: str | None
+    adapter: int | None
+    tag: str | None
+
+
+def _compare(one: _Scope, other: _Scope) -> bool | None:
+    """Whether two scopes agree; None when they say nothing that can be compared."""
+    pairs: list[tuple[str | int | None, str | int | None]] = [(one.name, other.name), (one.tag, other.tag)]
+    if one.name is None and other.name is None:
+        pairs.append((one.adapter, other.adapter))
+    told = [a == b for a, b in pairs if a is not None and b is not None]
+    return all(told) if told else None
+
+
+def _words(scope: _Scope) -> str:
+    told = zip(("lora_name", "lora_id", "scope"), scope, strict=True)
+    return ", ".join(f"{name} {value}" for name, value in told if value is not None)
 
 
 class _Windows:
     """What was stored in window groups since the last clear, bounded: the oldest is forgotten first.
 
-    ``complete``: nothing was missed or forgotten, in any group. A group is one by declaration or by its stores.
+    ``complete``: nothing was missed or forgotten, in any group.
     """
 
-    def __init__(self, size: int, groups: dict[int, bool]) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
         self.complete = False
-        self._windowed = groups
         self._stored: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._others: set[int] = set()
         """Groups with stores that were not remembered, since nothing said that a window is there."""
@@ -38,14 +82,6 @@ class _Windows:
         self._stored.clear()
         self._others.clear()
         self.complete = complete
-
-    def is_window(self, event: Event) -> bool:
-        """Whether the group of a store is a window group, by this store or what is known of it."""
-        if not event.full_attention:
-            self._windowed[event.group] = True
-        elif event.spec_kind is not None:
-            self._windowed[event.group] = False
-        return self._windowed.get(event.group, False)
 
     def add(self, event: Event, *, windowed: bool) -> bool:
         """Remember a store; whether another one was forgotten for it."""
@@ -77,8 +113,10 @@ class Chain(Area):
         """(group, hash) → parent, of what is resident in some medium of the group."""
         self.named: set[tuple[int, int]] = set()
         """Parents that were named and are not resident, as far as known."""
-        groups = {group.idx: _is_window(group) for group in context.statement.groups}
-        self.windows = _Windows(context.statement.window_memory, groups)
+        self.kinds = _Kinds(context.statement.groups)
+        self.windows = _Windows(context.statement.window_memory)
+        self.scopes: Window[tuple[int, int], frozenset[_Scope]] = Window()
+        """(group, hash) → what its stores said of their scopes."""
         self.cut: dict[int, tuple[Blocks, Blocks]] = {}
         """Block size → first blocks of our prompts, and the blocks behind them."""
 
@@ -91,32 +129,46 @@ class Chain(Area):
     def _forget(self, *, complete: bool) -> None:
         self.parents.clear()
         self.named.clear()
+        self.scopes.clear()
         self.windows.begin(complete=complete)
 
     def on_event(self, batch: Batch, event: Event) -> None:
         if not event.sound:
             return
         if event.kind == "cleared":
-            self._forget(complete=True)
+            if cleared_by(event) == ALL:
+                self._forget(complete=True)
+            else:
+                self._gone((key.location.group, key.hash) for key in self.facts.cleared)
         elif event.kind == "removed":
-            for value in event.hashes:
-                if self.facts.ledger.parent_state(event.group, value) is not State.RESIDENT:
-                    self.parents.pop((event.group, value), None)
+            self._gone((event.group, value) for value in event.hashes)
         elif event.hashes:
             self._stored(batch, event)
 
+    def _gone(self, blocks: Iterable[tuple[int, int]]) -> None:
+        """Blocks left a location: what no location of their group holds has no parent any more."""
+        for group, value in blocks:
+            if self.facts.ledger.parent_state(group, value) is not State.RESIDENT:
+                self.parents.pop((group, value), None)
+
     def _stored(self, batch: Batch, event: Event) -> None:
-        windowed = self.windows.is_window(event)
-        if self.facts.location:
-            self.windows.add(event, windowed=windowed)
-            return
+        kind = self.kinds.of(event)
+        if not self.facts.location:
+            self._linked(batch, event, kind)
+        if self.windows.add(event, windowed=kind == "window"):
+            self.window_parent.note("the memory for window groups was exceeded: what was forgotten is not judged")
+
+    def _linked(self, batch: Batch, event: Event, kind: GroupKind) -> None:
+        """A store that says where its blocks hang."""
         if event.whole and "parent_block_hash" in event.keys:
             self.nil_at_the_start(batch, event)
-        if event.parent is not None and self.facts.partial is False:
-            if windowed:
+        scope = _Scope(event.lora_name, event.lora_id, event.scope)
+        if event.parent is not None:
+            if kind == "window":
                 self.window_parent(batch, event, event.parent)
-            else:
+            elif kind == "dense" and self.facts.partial is False:
                 self.resident_parent(batch, event, event.parent)
+            self.same_scope(batch, event, event.parent, scope)
         if event.parent is not None or len(event.hashes) > 1:
             self.no_repeat(batch, event)
         parent = event.parent
@@ -126,8 +178,14 @@ class Chain(Area):
             if value != parent:
                 self.parents[event.group, value] = parent
             parent = value
-        if self.windows.add(event, windowed=windowed):
-            self.window_parent.note("the memory for window groups was exceeded: what was forgotten is not judged")
+        if any(part is not None for part in scope):
+            for value in event.hashes:
+                self._keep((event.group, value), scope)
+
+    def _keep(self, block: tuple[int, int], scope: _Scope) -> None:
+        before = self.scopes.get(block) or frozenset()
+        if scope not in before and len(before) < SCOPES:
+            self.scopes.put(block, before | {scope})
 
     def _blocks(self, size: int) -> tuple[Blocks, Blocks]:
         """The first blocks of our prompts, and the blocks behind them, for one block size."""
@@ -163,7 +221,9 @@ class Chain(Area):
             )
 
     @judge(
-        "KVW-CHN-002", unclaimed=unless(lambda _, statement: any(map(_is_window, statement.groups))), memory="O(window)"
+        "KVW-CHN-002",
+        unclaimed=unless(lambda _, statement: "window" in map(_declared, statement.groups)),
+        memory="O(window)",
     )
     def window_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:
         """KVW-CHN-002: A publisher MUST name as parent, in a window group, only a block that was stored in that group
@@ -183,10 +243,10 @@ class Chain(Area):
 
     @judge("KVW-CHN-003", memory="O(resident)")
     def resident_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:
-        """KVW-CHN-003: A publisher MUST name as parent, in a full-attention group, only a block that is resident at
-        that moment in at least one medium of that group on the same stream.
+        """KVW-CHN-003: A publisher MUST name as parent, in a dense group, only a block that is resident at that moment
+        in at least one location of that group on the same stream, partial entries excepted.
 
-        Unknown parents (a late join, a hole) are no witness; absent ones are absent from every medium.
+        Unknown parents (a late join, a hole) are no witness; absent ones are absent from every location.
         """
         state = self.facts.parent
         if state is State.RESIDENT:
@@ -194,9 +254,29 @@ class Chain(Area):
         elif state is State.ABSENT:
             say.broke(
                 f"a parent that is resident in group {event.group}",
-                f"parent {parent} of block {event.hashes[0]} is resident in no medium",
+                f"parent {parent} of block {event.hashes[0]} is resident in none of its locations",
                 at_batch(batch, event=event, stored=self.facts.stored_in(parent)),
             )
+
+    @judge("KVW-CHN-006", unclaimed=unused, memory="O(window)")
+    def same_scope(self, say: Say, batch: Batch, event: Event, parent: int, scope: _Scope) -> None:
+        """KVW-CHN-006: A publisher MUST NOT name as parent a block of another reuse scope.
+
+        Decided where both events name an adapter or carry a scope tag: nil is no knowledge. A block that was stored in
+        several scopes is of each of them.
+        """
+        known = self.scopes.get((event.group, parent)) or frozenset()
+        told = {_compare(scope, other) for other in known}
+        if None in told or not told or len(known) == SCOPES:
+            return
+        if True in told:
+            say.saw()
+            return
+        say.broke(
+            f"a parent of the scope of the event, {_words(scope)}",
+            f"parent {parent}, which was stored in group {event.group} with {_words(min(known, key=_words))}",
+            at_batch(batch, event=event, stored=self.facts.stored_in(parent)),
+        )
 
     @judge("KVW-CHN-004", memory="O(resident)")
     def no_repeat(self, say: Say, batch: Batch, event: Event) -> None:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kvwire.cache.ledger import Key, Ledger, State, Stores
+from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
 from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
@@ -35,13 +35,30 @@ class Change(NamedTuple):
     elsewhere: frozenset[int] = frozenset()
 
 
+def location_of(event: Event) -> Location:
+    """The location that a store or a removal names."""
+    return Location(event.medium, event.group, event.locality, event.ownership)
+
+
+def cleared_by(event: Event) -> Cleared:
+    """What a clear names."""
+    if event.keys.isdisjoint(("medium", "ownership")):
+        return ALL
+    return Cleared(
+        event.medium if "medium" in event.keys else False,
+        event.ownership if "ownership" in event.keys else False,
+    )
+
+
 class Facts:
     """The facts of one stream."""
 
     def __init__(self, records: Records, timeline: Timeline, statement: Statement) -> None:
         self._records = records
         self._timeline = timeline
-        self.ledger = Ledger(statement.residency)
+        self.ledger = Ledger(lambda medium, group: statement.residency_of(medium, group) == "counted")
+        self.locations: set[Location] = set()
+        """Where blocks were stored, in whatever incarnation."""
         self.stores = Stores()
         self.changes: Sequence[Change] = ()
         """What the event that is being shown does, block by block."""
@@ -165,13 +182,16 @@ class Facts:
         if not event.sound:
             return
         if event.kind == "cleared":
-            self.cleared = self.ledger.resident()
-            self.ledger.clear()
+            named = cleared_by(event)
+            self.cleared = frozenset(key for key in self.ledger.resident() if named.names(key.location))
+            self.ledger.clear(named)
             return
-        keys = [Key(event.medium, event.group, value) for value in event.hashes]
+        location = location_of(event)
+        keys = [Key(location, value) for value in event.hashes]
         if event.kind == "removed":
             self.changes = [Change(key, *self.ledger.remove(key)) for key in keys]
             return
+        self.locations.add(location)
         if event.parent is not None:
             self.parent = self.ledger.parent_state(event.group, event.parent)
         self.changes = [Change(key, self.ledger.store(key)) for key in keys]

@@ -24,8 +24,9 @@ import zmq
 
 from kvwire.standard.protocol import MINOR, PROTOCOL, VERBS, Item, Refused, Start, Unsupported
 from kvwire.wire.projection import plain_event, read_float
-from kvwire_reference.cache import CacheConfig, CacheEngine, MmItem
+from kvwire_reference.cache import CacheConfig, CacheEngine, HostConfig, LifeCycle, MmItem, target_of
 from kvwire_reference.endpoints import IPC_PATH_MAX, EndpointError
+from kvwire_reference.groups import groups_of
 from kvwire_reference.hashing import ALGORITHMS, Token
 from kvwire_reference.outlet import Counters, Outlet
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
@@ -136,15 +137,7 @@ class Adapter:
         if self._publisher is not None:
             raise Refused("it runs already; stop it first")
         self._config = self._publisher_config(options)
-        default = CacheConfig()
-        self._cache_config = CacheConfig(
-            block_size=options.block_size or default.block_size,
-            capacity=options.capacity or default.capacity,
-            algorithm=self.peer.algorithm,
-            multimodal=self.peer.multimodal,
-            salt=self.peer.salt,
-            max_entries=options.cap or default.max_entries,
-        )
+        self._cache_config = self._engine_config(options)
         return self._run()
 
     def _publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +179,12 @@ class Adapter:
         return {"cached_tokens": cached}
 
     def _resident(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        return {"hashes": [str(value) for value in self._running_engine().resident()]}
+        engine = self._running_engine()
+        places = [
+            {"medium": medium, "group": group, "hashes": [str(value) for value in hashes]}
+            for (medium, group), hashes in engine.residents().items()
+        ]
+        return {"hashes": [str(value) for value in engine.resident()], "places": places}
 
     def _reset(self, _: Mapping[str, Any]) -> dict[str, Any]:
         engine = self._running_engine()
@@ -240,6 +238,33 @@ class Adapter:
             ring=options.ring or default.ring,
             heartbeat=self.peer.heartbeat,
         )
+
+    def _engine_config(self, options: Start) -> CacheConfig:
+        default = CacheConfig()
+        groups, tiers = options.groups or (), options.tiers or ()
+        if len(tiers) > 1:
+            raise Refused(f"one tier behind the device is served, not {len(tiers)}")
+        life_cycles = tuple(LifeCycle(group.idx, group.window, group.kind, group.block_size) for group in groups)
+        announced = tuple(group.idx for group in groups if group.announced)
+        config = CacheConfig(
+            block_size=options.block_size or default.block_size,
+            capacity=options.capacity or default.capacity,
+            algorithm=self.peer.algorithm,
+            life_cycles=life_cycles or default.life_cycles,
+            groups=announced if len(announced) > 1 else (),
+            host=next((HostConfig(capacity=t.capacity, medium=t.medium, announced=t.announced) for t in tiers), None),
+            multimodal=self.peer.multimodal,
+            salt=self.peer.salt,
+            max_entries=options.cap or default.max_entries,
+            netting=bool(options.netting),
+        )
+        try:
+            groups_of(config.life_cycles, config.groups, config.block_size)
+        except ValueError as error:
+            raise Refused(f"these groups are not served: {error}") from error
+        if len(announced) == 1 and announced != (target_of(config.life_cycles).id,):
+            raise Refused("of several groups the one with the largest window is announced")
+        return config
 
     def _private(self, name: str) -> str:
         """An ipc endpoint in a directory that only this user can enter."""

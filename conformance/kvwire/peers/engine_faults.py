@@ -52,8 +52,8 @@ class AnnouncesPartialBlocks(Announcer):
     "child-of-capped",
     breaks="CHN-003",
     change="children of blocks that the limit shed are announced",
-    driven="RES-013",
-    reason="what its own limit shed is not announced when it is reused",
+    driven="CHN-002 RES-013",
+    reason="what its own limit shed is not announced when it is reused, in a window group either",
     session=Session(probes=("live", "prompts"), level="passive"),
 )
 class AnnouncesChildrenOfCapped(Announcer):
@@ -67,6 +67,42 @@ class AnnouncesChildrenOfCapped(Announcer):
 
     def touched(self, block: Block) -> None:
         """Announce nothing late."""
+
+
+@mutant(
+    "hangs-on-another-adapter",
+    breaks="CHN-006",
+    change="blocks of one adapter name as parent what another one has of the same tokens",
+    statement=OPAQUE,
+    session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), level="passive"),
+)
+class HangsOnAnotherAdapter(Announcer):
+    """The events are told apart by adapter, their chains are not."""
+
+    def __init__(self, form: EventForm) -> None:
+        super().__init__(form)
+        self._twins: dict[tuple[object, ...], list[Block]] = {}
+
+    def _stored_event(self, blocks: list[Block]) -> BlockStored:
+        event = super()._stored_event(blocks)
+        for block in blocks:
+            self._twins.setdefault(_path(block), []).append(block)
+        parent = self.parent_of(blocks[0])
+        if parent is None or parent.is_root or event.lora_id is None:
+            return event
+        others = (twin for twin in self._twins[_path(parent)] if twin.state.lora_id not in (None, event.lora_id))
+        twin = next((other for other in others if self._stands(other)), parent)
+        return msgspec.structs.replace(event, parent_block_hash=self._wire_hashes([twin])[0])
+
+
+def _path(block: Block) -> tuple[object, ...]:
+    """The tokens of a chain."""
+    tokens: list[object] = []
+    at: Block | None = block
+    while at is not None and not at.is_root:
+        tokens.append(at.piece.tokens)
+        at = at.parent
+    return tuple(tokens)
 
 
 @mutant(
@@ -243,7 +279,7 @@ class ResetsLate(Announcer):
     levels=("driven",),
     passive="CHN-003 RES-002",
     replayable="CHN-003 RES-002",
-    driven="CHN-003 RES-002",
+    driven="CHN-002 CHN-003 RES-002",
     reason="what was cleared is named as a parent and removed later",
     reports="vllm#57296",
     session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), limits={"prompts": 1}),

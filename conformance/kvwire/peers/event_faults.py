@@ -208,8 +208,9 @@ class HalvesBlockSize(Edited):
     breaks="EVT-014",
     change="blocks are called half as long now and then",
     also="HSH-008",
-    driven="RES-003",
-    reason="a block has one hash, however its chain is cut; the engine does not hold the blocks that were made up",
+    driven="RES-001 RES-003",
+    reason="a block has one hash, however its chain is cut; the engine does not hold the blocks that were made up, "
+    "and never removes them",
     reports="sglang#6824 dynamo#9376",
     statement=OPAQUE,
     session=LISTENED,
@@ -236,7 +237,7 @@ class EmptyMedium(Edited):
 @mutant("lower-case-medium", breaks="EVT-016", change="the medium is called gpu", session=LISTENED)
 class LowerCaseMedium(Edited):
     def edit_blocks(self, event: Event) -> Event:
-        return {**event, "medium": "gpu"}
+        return {**event, "medium": "gpu"} if event.get("medium") == "GPU" else event
 
 
 @mutant(
@@ -426,6 +427,8 @@ class _OtherParent(Edited, ABC):
     "dangling-parent",
     breaks="CHN-003",
     change="a parent is not resident",
+    driven="CHN-002",
+    reason="in a window group it was never stored",
     reports="vllm#58119 llm-d-kv-cache#372",
     session=LISTENED,
 )
@@ -458,7 +461,8 @@ class DanglingWindowParent(DanglingParent):
     breaks="CHN-004",
     change="a block is its own parent",
     also="CHN-003 HSH-008",
-    reason="the block is not resident when it is named, and begins a chain of its own",
+    driven="CHN-002",
+    reason="the block is not resident when it is named, nor stored before, and begins a chain of its own",
     reports="sglang#13488",
     statement=OPAQUE,
     session=LISTENED,
@@ -475,7 +479,8 @@ class SelfParent(_OtherParent):
     breaks="CHN-003",
     change="the parent of a continuing store is 0",
     also="EVT-009",
-    reason="0 is no hash to be named",
+    driven="CHN-002",
+    reason="0 is no hash to be named, and was never stored in a window group",
     reports="llm-d-inference-sim#570",
     session=LISTENED,
 )
@@ -489,8 +494,8 @@ class ZeroParent(_OtherParent):
     breaks="CHN-003",
     change="the parent of a first block is 0",
     also="EVT-009",
-    driven="CHN-001",
-    reason="0 is no hash to be named, and a prompt's first block has no parent",
+    driven="CHN-001 CHN-002",
+    reason="0 is no hash to be named, nor was it stored, and a prompt's first block has no parent",
     reports="llm-d-inference-sim#570",
     session=LISTENED,
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from kvwire.peers.mutant import Session, mutant
 from kvwire_reference.announcer import Announcer, EventForm, Kind, Run
-from kvwire_reference.cache import CacheEngine
+from kvwire_reference.cache import CacheConfig, CacheEngine
+from kvwire_reference.groups import Group
 from kvwire_reference.hashing import ChainState
+from kvwire_reference.outlet import Outlet
 from kvwire_reference.radix import Block, Piece
 from kvwire_reference.wire import Event
 
@@ -78,6 +81,8 @@ class RecomputesSilently(Announcer):
     breaks="RES-012",
     change="a block that is still there is said to be gone",
     levels=("driven",),
+    driven="EVT-017 RES-002",
+    reason="in a window group the block can have left by itself, and is removed again",
     reports="vllm#55092",
     session=RESIDENCY,
 )
@@ -106,8 +111,8 @@ class RemovesFirstCopy(Announcer):
     levels=("driven",),
     passive="CHN-003 RES-002",
     replayable="CHN-003 RES-002",
-    driven="CHN-003 RES-002",
-    reason="what was removed is named as a parent, and removed again later",
+    driven="CHN-003 RES-002 RES-013",
+    reason="what was removed is named as a parent, removed again later, and not announced when it is reused",
     reports="sglang#14934",
     session=RESIDENCY,
 )
@@ -131,8 +136,8 @@ class RemovesOnSplit(CacheEngine):
     "removes-late",
     breaks="RES-002",
     change="removals come an iteration late, after the stores that took their room",
-    driven="RES-003",
-    reason="after a clear there is nothing to remove; until then what is gone was not said to be",
+    driven="RES-001 RES-003",
+    reason="after a clear there is nothing to remove; until then what is gone was not said to be, and comes back",
     reports="TensorRT-LLM#11883",
     session=Session(probes=("live", "prompts"), level="passive"),
 )
@@ -146,3 +151,58 @@ class RemovesLate(Announcer):
         self._runs = [run for run in self._runs if run.kind is not Kind.REMOVED] + self._held
         self._held = removals
         return super().flush()
+
+
+@mutant(
+    "says-device-while-hosted",
+    breaks="RES-003",
+    change="a block that went to host memory is still announced on the device",
+    levels=("driven",),
+    session=Session(probes=("live", "tiers")),
+)
+class SaysDeviceWhileHosted(CacheEngine):
+    """It is removed when it leaves the host too."""
+
+    def _left(self, block: Block) -> None:
+        self._demote(block)
+        for group in self._groups:
+            if group.id in block.hosted and not (self.config.host is not None and self.config.host.announced):
+                block.pages.pop(group.id, 0)
+            else:
+                self._release(block, group)
+
+    def _left_host(self, block: Block) -> None:
+        for group in self._groups:
+            if block.hosted.get(group.id) and group.id not in block.pages:
+                self._announcer(group).removed(block, group.id)
+        super()._left_host(block)
+
+
+@mutant(
+    "forgets-what-it-kept",
+    breaks="RES-013",
+    change="an engine that outlives its publisher does not announce its blocks to the new one",
+    levels=("driven",),
+    session=Session(probes=("live", "residency")),
+)
+class ForgetsWhatItKept(CacheEngine):
+    """It holds back what they and their descendants have to say."""
+
+    _kept: ClassVar[list[CacheEngine]] = []
+
+    def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
+        super().__init__(outlet, config)
+        for before in self._kept:
+            self._tree, self._scopes = before._tree, before._scopes  # noqa: SLF001 - a fault is made here
+            self._tree._removed = self._left  # noqa: SLF001
+            for block in self._tree:
+                block.standing.clear()
+        self._kept[:] = [self]
+        self._old = set(self._tree)
+
+    def _hold(self, block: Block, group: Group, covered: int) -> None:
+        if block in self._old or (block.parent is not None and block.parent in self._old):
+            self._old.add(block)
+            block.pages[group.id] = covered
+        else:
+            super()._hold(block, group, covered)

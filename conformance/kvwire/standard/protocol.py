@@ -9,10 +9,12 @@ projection. A request is ``{"id": 1, "verb": "hello", …}``; its answer carries
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
+
+from kvwire.standard.statement import Group
 
 PROTOCOL = "kvwire-adapter-1"
 """What ``hello`` returns, alone or with a minor version behind it: ``kvwire-adapter-1.1``."""
@@ -51,6 +53,39 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     sets: list[str] = msgspec.field(default_factory=list)
 
 
+class EngineGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A cache group that the engine is to have: index, kind, window and block size in tokens, as in a statement.
+
+    ``announced`` is false for one that no event speaks of.
+    """
+
+    idx: int = 0
+    kind: str | None = None
+    window: int | None = None
+    block_size: int | None = None
+    announced: bool = True
+
+
+def declared(groups: Iterable[EngineGroup] | None) -> tuple[Group, ...]:
+    """What a publisher declares that was started with these groups: those that it announces."""
+    return tuple(
+        Group(idx=group.idx, kind=group.kind, window=group.window, block_size=group.block_size)
+        for group in groups or ()
+        if group.announced
+    )
+
+
+class EngineTier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A medium behind the one in which the engine computes: so many blocks go there when they leave that one.
+
+    ``announced`` is false where no event speaks of it.
+    """
+
+    medium: str
+    capacity: int
+    announced: bool = True
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ``start`` asks for; an absent field leaves the choice to the adapter.
 
@@ -58,7 +93,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reports it. ``replay`` of ``"none"`` asks for no replay socket; ``ephemeral`` permits port 0, for a port of the
     system's choice, which is then reported. ``queue`` is the publisher's queue in batches,
     ``hwm`` the send high-water mark in messages, ``ring`` the batches retained for replay, ``cap`` the stored blocks
-    per iteration, ``block_size`` tokens, ``capacity`` the cache in blocks. ``tp``, ``pp`` and ``cp`` say over how many
+    per iteration, ``block_size`` tokens, ``capacity`` the cache in blocks. ``groups`` are all cache
+    groups of the engine, ``tiers`` the media behind the first, ``netting`` that it leaves out what does not outlive an
+    iteration. ``tp``, ``pp`` and ``cp`` say over how many
     processes tensors, the pipeline and the context are split, besides the data-parallel ranks of ``world``.
     """
 
@@ -75,6 +112,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cap: int | None = None
     block_size: int | None = None
     capacity: int | None = None
+    groups: tuple[EngineGroup, ...] | None = None
+    tiers: tuple[EngineTier, ...] | None = None
+    netting: bool | None = None
     curve: dict[str, Any] | None = None
     tp: int | None = None
     pp: int | None = None
@@ -131,10 +171,23 @@ class Cached(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the engine holds in one medium and group: hashes as decimal strings, any sign."""
+
+    medium: str | None = None
+    group: int = 0
+    hashes: list[str] = msgspec.field(default_factory=list)
+
+
 class Resident(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to ``resident``: the hashes that the engine holds, as decimal strings, any sign."""
+    """The answer to ``resident``: the hashes of the full blocks that the engine holds, as decimal strings, any sign.
+
+    ``places`` has every medium and group of which events speak, empty ones too. An adapter that cannot tell them apart
+    leaves it out; its hashes are judged where events speak of one medium and group only.
+    """
 
     hashes: list[str] = msgspec.field(default_factory=list)
+    places: list[Held] | None = None
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):

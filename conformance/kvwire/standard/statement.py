@@ -141,20 +141,27 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         own = next((stream.algorithm for stream in self.streams if stream.name == name), None)
         return self if own is None else msgspec.structs.replace(self, algorithm=own)
 
-    def started(self, *, ring: int | None, queue: int | None, block_size: int | None) -> Statement:
+    def started(
+        self, *, ring: int | None, queue: int | None, block_size: int | None, groups: tuple[Group, ...] = ()
+    ) -> Statement:
         """What is declared, with what a publisher was started with instead of its defaults.
 
-        Another block size makes others of groups too, which are then not declared.
+        Another block size makes others of groups too, which are then not declared, unless it was started with groups.
         """
-        groups, everywhere = self.groups, block_size or self.block_size
-        if everywhere != self.block_size and any(group.block_size is not None for group in groups):
-            groups = tuple(
+        everywhere = block_size or self.block_size
+        declared = self.groups
+        if everywhere != self.block_size and any(group.block_size is not None for group in declared):
+            declared = tuple(
                 msgspec.structs.replace(group, block_size=None if group.block_size is not None else everywhere)
-                for group in groups
+                for group in declared
             )
-            everywhere = None
+            everywhere = block_size if groups else None
         return msgspec.structs.replace(
-            self, ring=ring or self.ring, queue=queue or self.queue, block_size=everywhere, groups=groups
+            self,
+            ring=ring or self.ring,
+            queue=queue or self.queue,
+            block_size=everywhere,
+            groups=groups or declared,
         )
 
 

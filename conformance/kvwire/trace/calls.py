@@ -5,12 +5,12 @@ A call has the fields of its answer only where it succeeded. The words are those
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
-from kvwire.standard.protocol import Start
+from kvwire.standard.protocol import EngineGroup, EngineTier, Start
 from kvwire.trace.detail import Stimulus
 from kvwire.wire.endpoint_rules import Asked
 from kvwire.wire.events import TWO_64
@@ -99,6 +99,9 @@ class StartCall(Call, frozen=True, kw_only=True):
     cap: int | None = None
     block_size: int | None = None
     capacity: int | None = None
+    groups: tuple[EngineGroup, ...] | None = None
+    tiers: tuple[EngineTier, ...] | None = None
+    netting: bool | None = None
     curve: Mapping[str, Any] | None = None
     tp: int | None = None
     pp: int | None = None
@@ -161,16 +164,36 @@ class CacheCall(Call, frozen=True, kw_only=True):
     cached_tokens: int | None = None
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an engine holds in one medium and group: hashes in decimal, of any sign."""
+
+    medium: str | None = None
+    group: int = 0
+    hashes: tuple[str, ...] = ()
+
+
 class ResidentCall(Call, frozen=True, kw_only=True):
-    """The engine was asked what it holds: hashes in decimal, of any sign."""
+    """The engine was asked what it holds: hashes in decimal, of any sign; by medium and group where it says."""
 
     EVENT: ClassVar[str] = "resident"
     hashes: tuple[str, ...] | None = None
+    places: tuple[Place, ...] | None = None
 
     @property
     def held(self) -> frozenset[int]:
-        """The hashes mod 2^64."""
-        return frozenset(int(value) % TWO_64 for value in self.hashes or ())
+        """The hashes mod 2^64, wherever they are."""
+        return _unsigned(self.hashes or ())
+
+    @property
+    def by_place(self) -> Mapping[tuple[str | None, int], frozenset[int]] | None:
+        """The hashes mod 2^64 by medium and group; None where it does not say."""
+        if self.places is None:
+            return None
+        return {(place.medium, place.group): _unsigned(place.hashes) for place in self.places}
+
+
+def _unsigned(hashes: Iterable[str]) -> frozenset[int]:
+    return frozenset(int(value) % TWO_64 for value in hashes)
 
 
 class ResetCall(Call, frozen=True, kw_only=True):
@@ -220,3 +243,5 @@ OFFERING = (PublishCall, BurstCall, FaultCall)
 """The calls that offer batches."""
 REPLACING = (StartCall, RestartCall, StopCall)
 """The calls that begin or end a life of the publisher."""
+ASKING = (HelloCall, ResidentCall, StatsCall)
+"""The calls that ask the publisher to do nothing."""

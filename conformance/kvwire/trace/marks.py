@@ -70,10 +70,14 @@ class Primed(Stimulus, frozen=True, kw_only=True):
 
 
 class Settled(Stimulus, frozen=True, kw_only=True):
-    """Whether everything that the publisher counts was heard in time: then the stream is ``drained``."""
+    """Whether everything that the publisher counts was heard in time: then the stream is ``drained``.
+
+    ``idle``: it was asked nothing, counted no more and sent nothing for ``reset_visible_s`` before.
+    """
 
     EVENT: ClassVar[str] = "settled"
     drained: bool
+    idle: bool = False
 
 
 class Unreachable(Stimulus, frozen=True, kw_only=True):

@@ -260,6 +260,13 @@ class _Builder:
             return 0, False
         return int(node.value), True
 
+    def _named(self, key: str) -> tuple[str | None, bool]:
+        """A part of the location that is a string or nil, and whether it could be read."""
+        node = self.fields.get(key)
+        if node is None or node.kind is Kind.NIL:
+            return None, True
+        return self._scalar(key, Kind.STR), node.kind is Kind.STR and node.text_ok
+
     def _scalar(self, key: str, kind: Kind) -> Any:
         node = self.fields.get(key)
         return node.value if node is not None and node.kind is kind and node.text_ok else None
@@ -330,11 +337,14 @@ class _Builder:
         group, group_ok = self._group()
         if kind == "stored":
             self._extra_keys()
+        locality, locality_ok = self._named("locality")
+        ownership, ownership_ok = self._named("ownership")
+        location_ok = medium_ok and group_ok and locality_ok and ownership_ok
         if kind == "stored" and "block_hashes" in self.fields and "token_ids" in self.fields:
             self._length(size)
         # What an array clear with a medium ends is not known.
         clear_ok = kind != "cleared" or self.form == "map" or medium is None
-        sound = kind != "unknown" and hashes_ok and parent_ok and medium_ok and group_ok and clear_ok
+        sound = kind != "unknown" and hashes_ok and parent_ok and location_ok and clear_ok
         return Event(
             kind=kind,
             tag=self.tag,
@@ -351,12 +361,12 @@ class _Builder:
             lora_name=self._scalar("lora_name", Kind.STR),
             medium=medium,
             group=group,
+            locality=locality,
+            ownership=ownership,
+            scope=self._scalar("scope", Kind.STR),
             spec_kind=self._scalar("kv_cache_spec_kind", Kind.STR),
             window=self._scalar("kv_cache_spec_sliding_window", Kind.INT),
             hash_algo=self._scalar("hash_algo", Kind.STR),
-            locality=self._scalar("locality", Kind.STR),
-            ownership=self._scalar("ownership", Kind.STR),
-            scope=self._scalar("scope", Kind.STR),
             session_id=self._scalar("session_id", Kind.STR),
             epoch=self._scalar("epoch", Kind.STR),
             cache_salt=self._scalar("cache_salt", Kind.STR),

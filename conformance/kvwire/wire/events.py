@@ -15,8 +15,11 @@ MEDIA = frozenset({"GPU", "CPU", "DISK", "STORAGE", "EXTERNAL", "REMOTE"})
 """The registry of media of edition 1; others are ``x-`` names."""
 DEVICE = "GPU"
 """The memory in which the engine computes."""
-FULL_KINDS = (None, "full", "full_attention")
+DENSE_KINDS = frozenset({"full", "full_attention", "mla_attention", "sink_full_attention"})
 """The values of `kv_cache_spec_kind` of groups that keep whole prefixes."""
+WINDOW_KINDS = frozenset({"sliding_window", "sliding_window_mla", "chunked_local_attention"})
+"""Those of groups that free blocks which their window has left."""
+GroupKind = Literal["dense", "window", "unknown"]
 REQUIRED: dict[EventKind, tuple[str, ...]] = {
     "stored": (
         "block_hashes",
@@ -36,6 +39,13 @@ TWO_64 = 2**64
 DIGEST = re.compile(r"[0-9a-fA-F]{64}\Z")
 
 
+def group_kind(idx: int, kind: str | None, window: int | None) -> GroupKind:
+    """What a group is, by its index and the kind and window of its stores (spec/groups.md)."""
+    if window is not None or kind in WINDOW_KINDS:
+        return "window"
+    return "dense" if kind in DENSE_KINDS or (kind is None and idx == 0) else "unknown"
+
+
 class Flaw(msgspec.Struct, frozen=True, gc=False):
     """One fault of encoding or form: a code, what was expected, what was seen, and the bytes ``start`` to ``end``."""
 
@@ -50,7 +60,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event in canonical form.
 
     Hashes are unsigned (mod 2^64); ``tokens`` holds ints, and 32 bytes for a digest token. ``keys`` are the map keys
-    (or filled array slots). ``sound`` means that kind, hashes, medium and group could be read, so that ledgers may
+    (or filled array slots). ``sound`` means that kind, hashes and location could be read, so that ledgers may
     use it; ``whole`` that tokens and block size fit the hashes too. ``tokenless``: a store in the form of a location
     update, declared or not. ``start`` and ``end`` are byte offsets.
     """
@@ -70,16 +80,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     lora_name: str | None = None
     medium: str | None = None
     group: int = 0
-    spec_kind: str | None = None
-    window: int | None = None
-    hash_algo: str | None = None
     locality: str | None = None
     ownership: str | None = None
     scope: str | None = None
+    spec_kind: str | None = None
+    window: int | None = None
+    hash_algo: str | None = None
     session_id: str | None = None
     epoch: str | None = None
     cache_salt: str | None = None
-    epoch: str | None = None
     mm_keys: tuple[tuple[tuple[bytes, int], ...], ...] | None = None
     v: int | None = None
     unsigned_hashes: int = 0
@@ -92,11 +101,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def opaque(self) -> bool:
         """Whether it may change residency in a way that could not be read; an event of an unknown type does not."""
         return not self.sound and (self.kind != "unknown" or not self.tag)
-
-    @property
-    def full_attention(self) -> bool:
-        """Whether its group keeps whole prefixes: no window, and kind absent or full."""
-        return self.window is None and self.spec_kind in FULL_KINDS
 
     def block(self, index: int) -> tuple[int | bytes, ...]:
         """The tokens of block ``index``; only for a ``whole`` event."""

@@ -6,9 +6,10 @@ import pytest
 from tests.kit.stories import Event, Story, block, cleared, removed, stored
 
 from kvwire.judges.verdict import Reason, Verdict
-from kvwire.standard.statement import Statement
-from kvwire.trace.calls import ResetCall, ResidentCall, StatsCall
-from kvwire.trace.marks import ResetDone
+from kvwire.standard.statement import Group, Medium, Statement
+from kvwire.trace.calls import CacheCall, Place, ResetCall, ResidentCall, StatsCall
+from kvwire.trace.detail import Stimulus
+from kvwire.trace.marks import ResetDone, Settled
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 COUNTED = Statement(residency="counted")
@@ -134,10 +135,89 @@ def test_under_set_residency_the_balance_is_not_claimed() -> None:
     assert sent(stored("a")).outcome("RES-004").reason == Reason.NOT_CLAIMED
 
 
+# --- policies, owners and clears of some locations --------------------------------------------------------------------
+
+
+def test_under_refresh_a_store_of_what_is_resident_changes_nothing() -> None:
+    refresh = Statement(residency="refresh", ring=1000)
+    story = sent(stored("a"), stored("a"), removed("a"), statement=refresh)
+    assert counts(story) == {"RES-002": 1}
+    assert {story.outcome(name).reason for name in ("RES-001", "RES-004")} == {Reason.NOT_CLAIMED}
+    story.send(removed("a"))
+    assert speaks(story) == {"RES-002"}
+
+
+def test_the_most_particular_policy_holds() -> None:
+    statement = Statement(
+        ring=1000,
+        groups=(Group(idx=1, residency="refresh"),),
+        media=(Medium(medium="CPU", residency="counted"),),
+    )
+    cpu = [stored("a", medium="CPU"), stored("a", medium="CPU"), removed("a", "CPU"), removed("a", "CPU")]
+    story = sent(*cpu, stored("a", group_idx=1), stored("a", group_idx=1), statement=statement)
+    assert counts(story) == {"RES-004": 2}
+    for event, sentence in (
+        (removed("a", "CPU"), "RES-004"),
+        (stored("a"), ""),
+        (stored("a"), "RES-001"),
+        (removed("q", group_idx=1), "RES-002"),
+    ):
+        before = speaks(story)
+        story.send(event)
+        assert speaks(story) - before == ({sentence} if sentence else set())
+
+
+@pytest.mark.parametrize("key", ["locality", "ownership"])
+def test_a_copy_of_another_is_another_place(key: str) -> None:
+    other: Event = {key: "w"}
+    story = sent(stored("a"), stored("a", **other), removed("a", **other), removed("a"))
+    assert counts(story) == {"RES-001": 2, "RES-002": 2}
+    assert speaks(story) == set()
+    other = {key: "v"}
+    story.send(removed("a", **other))
+    assert speaks(story) == {"RES-002"}
+    assert f"{key} v" in story.outcome("RES-002").findings[0].expected
+
+
+def test_a_clear_that_names_a_medium_or_an_owner_ends_what_is_there() -> None:
+    base = [stored("a"), stored("a", medium="CPU"), stored("a", medium="CPU", ownership="w")]
+    for named, again in (
+        ({"medium": "CPU"}, [base[1], base[2]]),
+        ({"ownership": "w"}, [base[2]]),
+        ({"ownership": None}, [base[0], base[1]]),
+        ({"medium": "CPU", "ownership": None}, [base[1]]),
+        ({}, base),
+    ):
+        story = sent(*base, {**cleared(), **named}, *again)
+        assert speaks(story) == set()
+        assert story.verdict("RES-005") == (PASS, len(again))
+        for event in base:
+            if event not in again:
+                story.send(event)
+        assert speaks(story) == ({"RES-001"} if len(again) < 3 else set())
+
+
+def test_a_removal_after_a_clear_of_what_it_ended_leaves_the_clear_open() -> None:
+    story = sent(stored("a"), stored("a", medium="CPU"), cleared(), stored("a"), removed("a", "CPU"))
+    assert speaks(story) == {"RES-002"}
+    assert story.outcome("RES-005").reason == "a block that a clear had ended is removed after it"
+
+
+def test_the_leading_clear_of_an_engine_that_kept_its_blocks_is_right() -> None:
+    story = sent(stored("ab"))
+    story.restart(ours=True)
+    story.send(cleared())
+    held(story, "ab")
+    story.send(stored("ab"))
+    assert "RES-005" not in speaks(story)
+
+
 # --- what the engine says that it holds ---------------------------------------------------------------------------
 
 
-def held(story: Story, names: str) -> None:
+def held(story: Story, names: str, idle: bool = True) -> None:
+    if idle:
+        story.note(Settled(drained=True, idle=True))
     story.note(ResidentCall(hashes=tuple(str(block(name)) for name in names)))
 
 
@@ -160,14 +240,33 @@ def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing(
     story = sent(stored("ab"))
     story.note(StatsCall(offered=story.next + 1))
     held(story, "a")
-    story.send(removed("b"))
     assert story.outcome("RES-003").verdict is Verdict.INCONCLUSIVE
+    story.send(removed("b"))
+    assert story.verdict("RES-003") == (PASS, 1)
     story = sent(stored("a"))
     story.send(cleared())
     story.note(StatsCall(offered=story.next + 1))
     held(story, "a")
     story.send(stored("a"))
     assert "RES-005" not in speaks(story)
+
+
+@pytest.mark.parametrize(
+    "since", [(), (CacheCall(tokens=(1,)),), (ResetCall(),), (StatsCall(offered=9),), (Settled(drained=True),)]
+)
+def test_only_an_idle_engine_is_taken_at_its_word(since: tuple[Stimulus, ...]) -> None:
+    """What was asked of it since, or waits to be heard, can be under way."""
+    story = sent(stored("a"))
+    if since:
+        story.note(Settled(drained=True, idle=True))
+    for stimulus in since:
+        story.note(stimulus)
+    held(story, "", idle=False)
+    outcome = story.outcome("RES-003")
+    assert (outcome.verdict, outcome.reason) == (
+        OPEN,
+        "what is missing was not asked for again when the engine was idle",
+    )
 
 
 def test_hashes_are_compared_mod_2_to_the_64() -> None:
@@ -223,7 +322,7 @@ def test_a_clear_while_the_engine_still_holds_the_blocks() -> None:
     assert speaks(story) == {"RES-005"}
     assert story.verdict("RES-005") == (FAIL, 2)
     assert story.outcome("RES-005").findings[0].expected == (
-        f"that {block('b') % 2**64} is gone after `AllBlocksCleared`"
+        f"that {block('b') % 2**64} is gone from medium GPU, group 0 after `AllBlocksCleared`"
     )
 
 
@@ -231,6 +330,48 @@ def test_what_was_stored_again_after_a_clear_had_gone() -> None:
     story = sent(stored("ab"), cleared(), stored("b"))
     held(story, "b")
     assert story.verdict("RES-005") == (PASS, 2)
+
+
+def places(**held_by: str) -> ResidentCall:
+    """An answer by medium, of group 0."""
+    given = tuple(
+        Place(medium=medium, hashes=tuple(str(block(name)) for name in names)) for medium, names in held_by.items()
+    )
+    return ResidentCall(hashes=(), places=given)
+
+
+def test_the_engine_is_asked_medium_by_medium() -> None:
+    both = stored("ab"), stored("ab", medium="CPU")
+    for answer, verdict in (
+        (places(GPU="ab", CPU="ab"), PASS),
+        (places(GPU="ab", CPU="a"), FAIL),
+        (places(GPU="", CPU="ab"), FAIL),
+    ):
+        story = sent(*both)
+        story.note(Settled(drained=True, idle=True))
+        story.note(answer)
+        assert story.outcome("RES-003").verdict is verdict
+    story = sent(*both)
+    story.note(Settled(drained=True, idle=True))
+    story.note(places(GPU="", CPU="ab"))
+    assert "in medium GPU, group 0" in story.outcome("RES-003").findings[0].expected
+
+
+@pytest.mark.parametrize("answer", [ResidentCall(hashes=()), places(GPU="ab")])
+def test_of_what_the_answer_does_not_speak_nothing_is_said(answer: ResidentCall) -> None:
+    story = sent(stored("ab"), stored("ab", medium="CPU"))
+    story.note(Settled(drained=True, idle=True))
+    story.note(answer)
+    outcome = story.outcome("RES-003")
+    assert outcome.verdict is OPEN
+    assert outcome.reason == "blocks are announced in places of which the answer does not speak"
+
+
+def test_copies_of_others_need_not_be_known_to_the_engine() -> None:
+    story = sent(stored("a"), stored("b", medium="CPU", ownership="w"))
+    story.note(Settled(drained=True, idle=True))
+    story.note(places(GPU="a", CPU=""))
+    assert story.verdict("RES-003") == (PASS, 1)
 
 
 # --- resets -------------------------------------------------------------------------------------------------------
@@ -266,14 +407,38 @@ def test_a_reset_that_does_not_show_within_the_bound(events: tuple[Event, ...], 
 
 
 def test_a_store_before_the_reset_shows() -> None:
-    story = after_reset(stored("c"), cleared())
+    story = sent(stored("ab"))
+    story.note(Settled(drained=True, idle=True))
+    story.note(ResetCall())
+    story.send(stored("c"))
+    story.send(cleared())
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
     assert speaks(story) == {"RES-006"}
     assert story.place("RES-006")[:2] == ("2", "payload")
     story = sent(stored("ab"))
+    story.note(Settled(drained=True, idle=True))
     story.note(ResetCall())
     story.send(stored("c"), cleared())  # in one batch, and in this order
     story.note(ResetDone(outcome="seen", bound_s=5.0))
     assert speaks(story) == {"RES-006"}
+
+
+def test_what_was_under_way_when_a_busy_engine_was_reset_is_no_later_store() -> None:
+    assert after_reset(stored("c"), cleared()).verdict("RES-006") == (PASS, 1)
+    assert after_reset(stored("c"), removed("cba")).verdict("RES-006") == (PASS, 1)
+    assert speaks(after_reset(stored("c"), removed("ba"))) == {"RES-006"}
+    assert after_reset(stored("c"), removed("c"), before=()).verdict("RES-006") == (PASS, 1)
+
+
+def test_of_copies_that_are_counted_the_last_one_has_to_go() -> None:
+    twice = (stored("a"), stored("a"))
+    for removals, verdict in ((1, FAIL), (2, PASS)):
+        story = sent(*twice, statement=COUNTED)
+        story.note(ResetCall())
+        for _ in range(removals):
+            story.send(removed("a"))
+        story.note(ResetDone(outcome="seen", bound_s=5.0))
+        assert story.outcome("RES-006").verdict is verdict
 
 
 def test_an_empty_cache_has_nothing_to_show() -> None:

@@ -22,6 +22,7 @@ from kvwire.attack.probes import (
     restart,
     retention,
     stop,
+    tiers,
     workload,
 )
 from kvwire.attack.probes.kit.session import Mode, Probe, Session
@@ -42,6 +43,7 @@ PROBES: tuple[Probe, ...] = (
     replay_pressure.VOLUME,
     restart.PROBE,
     residency.PROBE,
+    tiers.PROBE,
     entry_limit.PROBE,
     drop_faults.PROBE,
     replay_overflow.PROBE,

@@ -25,18 +25,19 @@ def attack(session: Session) -> None:
     first, second = offers.tokens(LONG), offers.tokens(LONG)
     for prompt in (first, first, first, first, first + offers.tokens(SMALL)):
         drained.prompt(prompt)
+    drained.ask()
     for prompt in (second, second + offers.tokens(SMALL)):
         drained.prompt(prompt)
-    drained.ask()
+    drained.ask(complete=False)
     for _ in range(SMALL_ONES):
         drained.prompt(offers.tokens(SMALL))
-        drained.ask()
+        drained.ask(complete=False)
     for _ in range(CAPACITY // CAP):
         drained.prompt(offers.tokens(CAP))
-    drained.ask()
+    drained.ask(complete=False)
     for _ in range(2):
         drained.prompt(offers.tokens(LONG))
-        drained.ask()
+        drained.ask(complete=False)
     drained.end()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvwire.attack.probes.kit.attacked import attacked
 from kvwire.attack.probes.kit.drained_prompts import DrainedPrompts
+from kvwire.attack.probes.kit.readiness import handshakes, prime
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.standard.protocol import Start
 
@@ -22,7 +23,7 @@ def shared(drained: DrainedPrompts, prompt: list[int]) -> None:
     half = prompt[: PROMPT // 2 * size]
     for tokens in (prompt, prompt, half + offers.tokens(2), prompt, prompt + offers.tokens(1, size // 2), prompt):
         drained.prompt(tokens)
-    drained.ask()
+        drained.ask()
 
 
 def repeated(drained: DrainedPrompts) -> None:
@@ -41,14 +42,14 @@ def evicted(drained: DrainedPrompts, prompt: list[int]) -> None:
         filling = offers.tokens(FILLING, at)
         for tokens in (filling, kept, before):
             drained.prompt(tokens)
+            drained.ask()
         before = filling
-    drained.ask()
     for _ in range(CAPACITY // FILLING):
         drained.prompt(offers.tokens(FILLING))
     drained.ask()
     for tokens in (prompt, prompt, kept, kept):
         drained.prompt(tokens)
-    drained.ask()
+    drained.ask(last=True)
 
 
 def reset(drained: DrainedPrompts, prompt: list[int]) -> None:
@@ -67,6 +68,28 @@ def reset(drained: DrainedPrompts, prompt: list[int]) -> None:
     drained.ask()
 
 
+def restarted(drained: DrainedPrompts, prompt: list[int]) -> None:
+    """A new life of the publisher, asked for what the old one had: its engine can have kept it."""
+    session = drained.session
+    if drained.over or "restart" not in drained.driver.can:
+        return
+    stream = session.driven.name
+    witnesses = session.recorder.witnesses(stream)
+    before = {(stream, source.value): session.recorder.handshakes(stream, source) for source in witnesses}
+    drained.driver.restart()
+    session.offers.forget()
+    if not (handshakes(session, before) and prime(session)):
+        return
+    drained.drain()
+    if drained.blind:
+        return
+    if drained.driver.cache(prompt).cached_tokens:
+        drained.prompt(prompt)
+        drained.end()
+        drained.idle()
+        drained.ask()
+
+
 def attack(session: Session) -> None:
     """All of it."""
     drained = DrainedPrompts(session)
@@ -77,6 +100,7 @@ def attack(session: Session) -> None:
     evicted(drained, prompt)
     reset(drained, prompt)
     drained.end()
+    restarted(drained, prompt)
 
 
 def run(session: Session) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
+from kvwire.attack.probes.kit.drained_prompts import DrainedPrompts
 from kvwire.attack.probes.kit.offers import Event, Offers
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.live import HEARD
-from kvwire.standard.protocol import Failed, Refused, Unsupported
+from kvwire.standard.protocol import Failed, Refused
 from kvwire.trace.marks import TailDone
 
 ID_OFFSET = 262_144
@@ -79,6 +80,13 @@ def with_other_digest(offers: Offers, prompt: Prompt) -> Prompt:
     return msgspec.structs.replace(prompt, tokens=tokens, mm=tuple({**item, "digest": digest} for item in prompt.mm))
 
 
+def adapters(bag: Sequence[Prompt]) -> list[Prompt]:
+    """The same tokens under two adapters, and more of them below."""
+    shared, other = bag[0].tokens, bag[1].tokens
+    loras = ("7", str(2**40 + 7))
+    return [Prompt(tokens=tokens, lora=lora) for tokens in (shared, other) for lora in loras]
+
+
 def multimodal(offers: Offers, prefix: Sequence[int]) -> Prompt:
     """A prompt with an item that begins within a block and reaches over the next one."""
     size = offers.block_size
@@ -145,12 +153,21 @@ def run_prompts(session: Session) -> None:
 
     work()
     runner.fill(int(TURNOVER * (session.start.capacity or UNKNOWN_CAPACITY)))
+    drained = DrainedPrompts(session)
+
+    def compare() -> None:
+        session.settle()
+        drained.ask(complete=False)
+
     work()
-    _compare(session)
+    compare()
     if "reset" in driver.can:
         driver.reset()
         work()
-    _compare(session)
+    compare()
+    for prompt in adapters(bag):
+        runner.run(prompt)
+    session.settle()
 
 
 def few_prompts(session: Session) -> None:
@@ -158,17 +175,6 @@ def few_prompts(session: Session) -> None:
     runner = _Runner(session)
     for prompt in prompts(session.offers)[:6]:
         runner.run(prompt)
-
-
-def _compare(session: Session) -> None:
-    """When everything has been seen, ask the engine what it holds."""
-    session.settle()
-    driver = session.driver
-    if driver is not None and "resident" in driver.can:
-        try:
-            driver.resident()
-        except Unsupported:
-            return
 
 
 # batches

@@ -268,7 +268,7 @@ class Values(Area):
         elif before is State.ABSENT and elsewhere:
             say.broke(
                 f"group {', '.join(map(str, sorted(elsewhere)))}, in which {key.hash} was stored",
-                f"a removal from group {key.group}",
+                f"a removal from group {key.location.group}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 

@@ -5,25 +5,46 @@ from __future__ import annotations
 from kvwire.cache.ledger import Key, Ledger, State
 from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless
+from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, unless
 from kvwire.judges.facts import Change
+from kvwire.judges.residency.answer import Answer
 from kvwire.judges.verdict import Where
+from kvwire.standard.statement import Residency as Policy
 from kvwire.trace.calls import ResetCall, ResidentCall
 from kvwire.trace.marks import ResetDone
 from kvwire.wire.events import Event
 
 
-class _Reset:
-    """A reset of the cache that is awaited: what was known to be resident, and what has shown of it."""
+def _under(*policies: Policy) -> Unclaimed:
+    """Only streams with a location under one of these policies owe a witness."""
+    return unless(
+        lambda _, statement: bool(
+            {
+                statement.residency,
+                *(group.residency for group in statement.groups),
+                *(medium.residency for medium in statement.media),
+            }.intersection(policies)
+        )
+    )
 
-    def __init__(self, start: int, ledger: Ledger) -> None:
+
+class _Reset:
+    """A reset of the cache that is awaited: what was known to be resident, and what has shown of it.
+
+    ``idle``: the engine was idle before, so that no store is under way; else what was stored before it can be heard
+    after it.
+    """
+
+    def __init__(self, start: int, ledger: Ledger, *, idle: bool) -> None:
         self.start = start
+        self.idle = idle
+        self.ledger = ledger
         self.left = set(ledger.resident())
         self.some = bool(self.left)
         self.complete = ledger.complete
         self.cleared = False
         self.early: tuple[Batch, Event] | None = None
-        """A store before the reset showed."""
+        """A later store before the reset showed."""
         self.lost = False
         """Batches are missing since."""
 
@@ -32,16 +53,19 @@ class _Reset:
         """Whether it has shown: by a clear, or by the removal of everything, if everything is known."""
         return self.cleared or (self.complete and self.some and not self.left)
 
-    def on_event(self, batch: Batch, event: Event) -> None:
-        """Follow what comes after it."""
-        if self.visible or self.early is not None:
+    def on_event(self, batch: Batch, event: Event, changed: set[Key]) -> None:
+        """Follow what comes after it: an event, and the keys that it names."""
+        if self.cleared or self.early is not None or (self.idle and self.visible):
             return
         if event.kind == "cleared":
             self.cleared = True
         elif event.kind == "removed":
-            self.left -= {Key(event.medium, event.group, value) for value in event.hashes}
-        elif event.kind == "stored":
+            self.left -= {key for key in changed if self.ledger.state(key) is not State.RESIDENT}
+        elif self.idle and (self.left or not self.complete):
             self.early = (batch, event)
+        elif not self.idle:
+            self.left |= changed
+            self.some = True
 
 
 class Residency(Area):
@@ -51,9 +75,8 @@ class Residency(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.counts = context.statement.residency == "counted"
-        self.cleared: frozenset[int] = frozenset()
-        """The hashes that the last clear ended and that were not stored again."""
+        self.cleared: frozenset[Key] = frozenset()
+        """What clears ended and was not stored again."""
         self.reset: _Reset | None = None
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
@@ -71,10 +94,10 @@ class Residency(Area):
 
     def on_stimulus(self, moment: Moment) -> None:
         match moment.stimulus:
-            case ResidentCall(succeeded=True, held=held) if moment.drained:
-                self.clear_is_whole(moment.index, held)
+            case ResidentCall(succeeded=True) as call if moment.known:
+                self.clear_is_whole(Answer(self.context, moment, call))
             case ResetCall(succeeded=True):
-                self.reset = _Reset(moment.index, self.facts.ledger) if moment.known else None
+                self.reset = _Reset(moment.index, self.facts.ledger, idle=moment.idle) if moment.known else None
             case ResetDone(bound_s=bound) if self.reset is not None:
                 if moment.known:
                     self.reset_visible(self.reset, bound)
@@ -86,85 +109,94 @@ class Residency(Area):
         if not event.sound:
             return
         if self.reset is not None:
-            self.reset.on_event(batch, event)
-        if event.kind == "cleared":
-            self.cleared = frozenset(key.hash for key in self.facts.cleared)
+            self.reset.on_event(batch, event, {change.key for change in self.facts.changes})
+        if event.kind == "cleared" and batch.number:  # the leading clear ends what nobody announced
+            self.cleared |= self.facts.cleared
         for change in self.facts.changes:
+            policy = self.context.statement.residency_of(event.medium, event.group)
             if event.kind == "stored":
-                self._stored(batch, event, change)
-            elif self.counts and not change.elsewhere:
-                self.balance(batch, event, change)
-            elif not change.elsewhere:
-                self.no_orphan(batch, event, change)
+                self._stored(batch, event, change, policy)
+                continue
+            if change.key in self.cleared:
+                self.clear_is_whole.open("a block that a clear had ended is removed after it")
+            if not change.elsewhere:
+                judged = self.balance if policy == "counted" else self.no_orphan
+                judged(batch, event, change)
 
-    def _stored(self, batch: Batch, event: Event, change: Change) -> None:
-        if not self.counts:
+    def _stored(self, batch: Batch, event: Event, change: Change, policy: Policy) -> None:
+        if policy == "set":
             self.no_duplicate(batch, event, change)
-        if change.key.hash in self.cleared:
-            self.cleared -= {change.key.hash}
-            self.clear_is_whole.saw()
+        if change.key in self.cleared:
+            self.cleared -= {change.key}
+            if policy != "refresh":
+                self.clear_is_whole.saw()
 
-    @judge("KVW-RES-001", unclaimed=unless(lambda _, statement: statement.residency == "set"))
+    @judge("KVW-RES-001", unclaimed=_under("set"))
     def no_duplicate(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-001: A publisher MUST NOT, under set residency, store a hash that is already resident in that
-        medium and group.
+        location.
         """
         key, before, _ = change
         if before is State.ABSENT:
             say.saw()
         elif before is State.RESIDENT:
             say.broke(
-                f"a hash that is not resident in medium {key.medium}, group {key.group}",
+                f"a hash that is not resident in {key.location}",
                 f"hash {key.hash} stored a second time",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-RES-002", unclaimed=unless(lambda _, statement: statement.residency == "set"))
+    @judge("KVW-RES-002", unclaimed=_under("set", "refresh"))
     def no_orphan(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
-        """KVW-RES-002: A publisher MUST NOT, under set residency, remove a hash that is not resident in that medium
-        and group.
+        """KVW-RES-002: A publisher MUST NOT, under set or refresh residency, remove a hash that is not resident in
+        that location.
         """
         key, before, _ = change
         if before is State.RESIDENT:
             say.saw()
         elif before is State.ABSENT:
             say.broke(
-                f"a hash that is resident in medium {key.medium}, group {key.group}",
+                f"a hash that is resident in {key.location}",
                 f"removal of {key.hash}, which is not",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-RES-004", unclaimed=unless(lambda _, statement: statement.residency == "counted"))
+    @judge("KVW-RES-004", unclaimed=_under("counted"))
     def balance(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
-        """KVW-RES-004: A publisher MUST, under counted residency, keep stores and removals of each hash in a medium
-        and group in balance: never more removals than stores since the last clear, and none left over once the
-        whole cache is cleared.
+        """KVW-RES-004: A publisher MUST, under counted residency, keep stores and removals of each hash in a location
+        in balance: never more removals than stores since the last clear, and none left over once the whole cache is
+        cleared.
         """
         key, before, _ = change
         if before is State.RESIDENT:
             say.saw()
         elif before is State.ABSENT:
             say.broke(
-                f"at most as many removals as stores of a hash in medium {key.medium}, group {key.group}",
+                f"at most as many removals as stores of a hash in {key.location}",
                 f"one more removal of {key.hash} than stores",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
     @judge("KVW-RES-005")
-    def clear_is_whole(self, say: Say, record: int, held: frozenset[int]) -> None:
-        """KVW-RES-005: A publisher MUST send `AllBlocksCleared` only when every block that its stream announced, in
-        all media and all groups, is gone.
+    def clear_is_whole(self, say: Say, answer: Answer) -> None:
+        """KVW-RES-005: A publisher MUST send `AllBlocksCleared` only when every block that its stream announced in the
+        locations which the event names is gone, the leading clear of an incarnation excepted.
 
-        A block that is stored again after a clear shows that it had gone; one still held shows that it had not.
+        A block that is stored again after a clear shows that it had gone; one that an idle engine still holds shows
+        that it had not.
         """
-        kept = sorted(self.cleared & held)
-        say.saw(len(self.cleared) - len(kept))
-        for value in kept:
-            say.broke(
-                f"that {value} is gone after `AllBlocksCleared`",
-                "the engine still holds it, and announced it no second time",
-                Where(record=record, stored=self.facts.stored_in(value)),
-            )
+        for location in sorted({key.location for key in self.cleared}, key=str):
+            held = answer.held(location)
+            if held is None:
+                continue
+            ended = {key.hash for key in self.cleared if key.location == location}
+            say.saw(len(ended - held))
+            for value in sorted(ended & held) if answer.idle else ():
+                say.broke(
+                    f"that {value} is gone from {location} after `AllBlocksCleared`",
+                    "the engine still holds it, and announced it no second time",
+                    Where(record=answer.record, stored=self.facts.stored_in(value)),
+                )
 
     @judge("KVW-RES-006")
     def reset_visible(self, say: Say, reset: _Reset, bound_s: float) -> None:
@@ -172,8 +204,8 @@ class Residency(Area):
         every resident block, within the declared bound `reset_visible_s` even when the engine is idle, and before
         any later store.
 
-        The probe waits for the sight or the bound; a store that comes first breaks it too. A cache that is known to be
-        empty has nothing to show.
+        The probe waits for the sight or the bound; a store that comes first breaks it too, if
+        the engine was idle before. A cache that is known to be empty has nothing to show.
         """
         if reset.early is not None:
             batch, event = reset.early

@@ -13,7 +13,7 @@ import msgspec
 from kvwire.attack.probes.kit.readiness import handshakes, prime
 from kvwire.attack.probes.kit.session import Instance, Session
 from kvwire.attack.probes.kit.subscribers import Subscribers
-from kvwire.standard.protocol import AdapterError, Bound, Refused, Start
+from kvwire.standard.protocol import AdapterError, Bound, Refused, Start, declared
 from kvwire.standard.statement import Stream
 from kvwire.trace.marks import AttackBegins
 from kvwire.wire.endpoint_rules import NO_REPLAY, connectable
@@ -70,7 +70,9 @@ def _listened(session: Session, stack: ExitStack, instance: Instance, options: S
     own = Session(
         recorder=session.recorder,
         streams=(stream,),
-        statement=session.statement.started(ring=options.ring, queue=options.queue, block_size=options.block_size),
+        statement=session.statement.started(
+            ring=options.ring, queue=options.queue, block_size=options.block_size, groups=declared(options.groups)
+        ),
         driver=instance.driver,
         start=options,
         alive=lambda: instance.driver.alive,

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from kvwire.attack.probes.kit.announced import Announced
 from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Session
 from kvwire.standard.protocol import Unsupported
 from kvwire.trace.marks import Settled
 from kvwire.trace.records import Source
+from kvwire.wire.events import TWO_64
 
 OWN = 16
 """How many batches of its own a publisher may have sent since it was asked; numbers further off count nothing."""
+
+
+POLL_S = 0.05
+"""How often a publisher is asked for its counters while it is watched for being idle."""
+IDLE_WAITS = 2
+"""How often at most an instance is waited for until it is idle, because its word and its stream differ."""
 
 
 class DrainedPrompts:
@@ -23,7 +32,9 @@ class DrainedPrompts:
         assert session.driver is not None
         self.session = session
         self.driver = session.driver
+        self.announced = Announced(session)
         self.blind = False
+        self.waits = 0
 
     @property
     def over(self) -> bool:
@@ -75,13 +86,63 @@ class DrainedPrompts:
             self.driver.cache(tokens)
             self.drain()
 
-    def ask(self) -> None:
-        """Ask the engine what it holds, where it can say."""
-        if not self.over and "resident" in self.driver.can:
-            try:
-                self.driver.resident()
-            except Unsupported:
-                return
+    def ask(self, *, complete: bool = True, last: bool = False) -> None:
+        """Ask the engine what it holds, where it can say; once more when it is idle, if its stream says otherwise.
+
+        ``complete``: all that it holds should stand announced. ``last``: it is waited for however often it was before.
+        """
+        if self._differs(complete=complete) and (last or self.waits < IDLE_WAITS):
+            self.waits += 1
+            if self.idle():
+                self._differs(complete=complete)
+
+    def _differs(self, *, complete: bool) -> bool:
+        """Ask, and whether the answer is another one than the stream's."""
+        if self.over or "resident" not in self.driver.can:
+            return False
+        try:
+            answer = self.driver.resident()
+        except Unsupported:
+            return False
+        announced = self.announced.follow()
+        if answer.places is not None:
+            given = [((place.medium, place.group), place.hashes) for place in answer.places]
+        elif len(announced.places) == 1:
+            given = [(place, answer.hashes) for place in announced.places]
+        else:
+            return False
+        held = {(place, int(value) % TWO_64) for place, hashes in given for value in hashes}
+        asked = {place for place, _ in given}
+        told = {key for key in announced.held if key[0] in asked}
+        return told != held if complete else not told <= held or bool(held & announced.ended)
+
+    def idle(self) -> bool:
+        """Wait until the publisher is idle (spec/README.md, Terms), and record whether it is."""
+        session = self.session
+        bound = session.statement.bounds.reset_visible_s
+        stream = session.driven
+        before: object = None
+        since = asked = time.monotonic()
+
+        def still() -> bool:
+            nonlocal before, since, asked
+            now = time.monotonic()
+            if before is not None and now - asked < POLL_S:
+                return False
+            asked = now
+            stats = session.stats()
+            counted = (None if stats is None else stats.offered, session.counts(stream))
+            if counted != before:
+                before, since = counted, now
+            return now - since >= bound
+
+        idle = session.wait(still, bound + session.limits.settle_s)
+        stats = session.stats() if idle else None
+        newest = session.recorder.newest(stream.name)
+        offered = None if stats is None else stats.offered
+        drained = idle and (offered is None or (newest is not None and newest + 1 >= offered))
+        session.mark(Settled(drained=drained, idle=drained), stream.name)
+        return drained
 
     def begin(self) -> None:
         """Begin with an empty cache where that can be had: then everything is known."""
