@@ -129,6 +129,8 @@ class Chains:
 
     def __init__(self, prompts: Sequence[Prompt], window: int = WINDOW) -> None:
         self._links: Window[int, Link] = Window(window)
+        self._coarse: Window[tuple[int, int], Link] = Window(window)
+        """By block size and hash, where a block of another size had the hash before."""
         self._records = [prompt.record for prompt in prompts]
         self._tokens = [prompt.tokens for prompt in prompts]
         self._scopes = [Scope(lora=prompt.lora, salt=prompt.salt) for prompt in prompts]
@@ -142,6 +144,7 @@ class Chains:
     def begin(self) -> None:
         """A new incarnation: its hashes say nothing of the old one's."""
         self._links.clear()
+        self._coarse.clear()
 
     def get(self, value: int) -> Link | None:
         """The block of a hash as it was first stored in this incarnation; None when unknown or forgotten."""
@@ -184,7 +187,7 @@ class Chains:
         before = self.causes(record)
         found: list[tuple[Link, Link | None]] = []
         parent = event.parent
-        above = None if parent is None else self._links.get(parent)
+        above = None if parent is None else self._coarse.get((size, parent)) or self._links.get(parent)
         root_ended = self._ended(ROOT, size, before) if parent is None else frozenset()
         for index, value in enumerate(event.hashes):
             tokens = event.block(index)
@@ -195,6 +198,8 @@ class Chains:
             found.append((link, prior))
             if prior is None or prior.chain is None:
                 self._links.put(value, link)
+            elif prior.size != size:
+                self._coarse.put((size, value), link)
             parent, above = value, link
         return found
 

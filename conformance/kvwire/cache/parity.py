@@ -42,6 +42,7 @@ PARENT = "its chain was not seen from the root"
 FORGOTTEN = f"its chain was not seen from the root, or is beyond the window of {WINDOW} hashes"
 SEARCHED = "no function is settled, and the search for one has reached its bound"
 NOTHING = "no known function reproduces it"
+COARSE = "other groups have smaller blocks, and a coarse block is named by one of its parts"
 MULTIMODAL = "its `mm_keys` cannot be read"
 VEILED = "the digest of an item that begins in it is not among its tokens"
 
@@ -127,6 +128,10 @@ class _Case(msgspec.Struct, frozen=True):
     index: int
     veiled: bool = False
     """An item begins in the block, and its digest is not among the tokens: what was hashed there is not known."""
+    coarse: bool = False
+    """Other groups have, or may have, smaller blocks: which of its parts the hash is made of is not known."""
+    cut: int = 0
+    """Tokens of those parts, as far as that can be told; 0: it is tried as a whole only."""
 
     @property
     def ours(self) -> bool:
@@ -147,6 +152,19 @@ class _Case(msgspec.Struct, frozen=True):
         return Example(self.batch, self.event, self.index, names, held, next((state.hash for state in known), None))
 
 
+def _step(function: Function, state: State, case: _Case) -> State:
+    """The state behind a block, or behind its parts where these give its hash: a coarse block is named by the last."""
+    whole = function.step(state, case.block)
+    if not case.cut or whole.hash == case.value:
+        return whole
+    block, parent = case.block, case.block.parent
+    for at in range(0, len(block.tokens), case.cut):
+        part = Block(block.tokens[at : at + case.cut], parent, extra=block.extra, adapted=block.adapted)
+        state = function.step(state, part)
+        parent = state.hash
+    return state if state.hash == case.value else whole
+
+
 class Parity:
     """The parity of one stream.
 
@@ -165,6 +183,8 @@ class Parity:
         self._states: Window[int, dict[str, State]] = Window(window)
         self._places: set[tuple[str, Place]] = set()
         self._left = search
+        self._sizes: dict[int, int] = {}
+        """Tokens of a block, by group."""
         self._roots = 0
         self._carried = False
         self.settled = False
@@ -183,6 +203,7 @@ class Parity:
     def begin(self) -> None:
         """A new incarnation: its chains begin anew, and it may use another function than the one before."""
         self._states.clear()
+        self._sizes.clear()
         self._carried = True
 
     @property
@@ -203,6 +224,10 @@ class Parity:
         blind = "mm_keys" in event.keys and not readable(event)
         results: list[Result] = []
         parent = event.parent
+        size = event.block_size or 0
+        self._sizes[event.group] = size
+        unit = min(self._sizes.values())
+        coarse = size > unit or (event.group > 0 and 0 not in self._sizes)
         for index, value in enumerate(event.hashes):
             if blind:
                 result: Result = Unknown(MULTIMODAL)
@@ -217,8 +242,12 @@ class Parity:
                 scopes, knowledge = self._scopes(event, block, links[index])
                 above = None if parent is None else self._states.get(parent)
                 hidden = any(not offset and digest not in block.tokens for digest, offset in block.mm)
+                cut = unit if coarse and size % unit == 0 and not block.mm and not block.extra else 0
                 result = self._block(
-                    _Case(block, value, links[index], above, scopes, knowledge, batch, event, index, hidden), label
+                    _Case(
+                        block, value, links[index], above, scopes, knowledge, batch, event, index, hidden, coarse, cut
+                    ),
+                    label,
                 )
             if isinstance(result, Unknown):
                 self.unknown[result.why] += 1
@@ -267,7 +296,7 @@ class Parity:
         """Try one function; None when the wire does not give it a state to begin with."""
         block = case.block
         if case.above is not None and (followed := case.above.get(function.name)) is not None:
-            state = function.step(followed, block)
+            state = _step(function, followed, case)
             shown: tuple[Scope, ...] = () if state.hash is None else (state.scope,)
             if state.hash == case.value:
                 return _Attempt(function, state, state, known=True, shown=shown)
@@ -279,7 +308,7 @@ class Parity:
             return None
         scopes = (NO_SCOPE,) if "extra" in function.inputs & case.knowledge else case.scopes
         starts = [function.start(scope) if root else function.join(scope) for scope in scopes]
-        states = [function.step(start, block) for start in starts if start is not None]
+        states = [_step(function, start, case) for start in starts if start is not None]
         if hit := next((state for state in states if state.hash == case.value), None):
             return _Attempt(function, hit, hit, known=True, shown=(hit.scope,))
         known = (
@@ -295,7 +324,7 @@ class Parity:
     @staticmethod
     def _hidden(function: Function, state: State, case: _Case) -> bool:
         """Whether what is not on the wire can make another hash of the block: an item's digest, or extra token ids."""
-        if case.veiled:
+        if case.veiled or case.coarse:
             return True
         return function.family == "claimed-parent" and not function.foreign and not state.fallback and not case.ours
 
@@ -361,7 +390,7 @@ class Parity:
             if state is None and hits and hits[0].hit is not None and not case.veiled:
                 scope = hits[0].hit.scope
                 start = function.start(scope) if case.block.parent is None else function.join(scope)
-                state = None if start is None else function.step(start, case.block)
+                state = None if start is None else _step(function, start, case)
             if state is not None:
                 states[function.name] = state
         if states or self._states.get(case.value) is None:
@@ -417,6 +446,8 @@ class Parity:
             return SEARCHED
         if case.veiled:
             return VEILED
+        if case.coarse:
+            return COARSE
         if case.block.parent is not None and case.above is None:
             return FORGOTTEN if self._states.forgotten else PARENT
         if not front and case.knowledge >= {"lora", "salt"}:
