@@ -146,7 +146,10 @@ def registry() -> Registry:
 
 
 def test_the_real_profiles(real: dict[str, Profile], registry: Registry) -> None:
-    assert set(real) == {"core", "replay", "ranks", "multimodal", "legacy-array-v", "legacy-array-s"}
+    assert set(real) == {
+        *("core", "replay", "ranks", "multimodal", "ranks-replay", "multimodal-replay"),
+        *("legacy-array-v", "legacy-array-s"),
+    }
     assert profiles.problems(REAL, registry) == []
     order = [requirement.id for requirement in registry.requirements]
     for one in real.values():
