@@ -11,6 +11,7 @@ import zmq
 from msgspec.structs import replace
 
 from kvwire.peers.mutant import Session, mutant
+from kvwire_reference.binding import check_free
 from kvwire_reference.endpoints import IPC_PATH_MAX, Cause, EndpointError, check_endpoints, parse
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import ReplayServer
@@ -366,7 +367,8 @@ class ChecksLate(ZmqPublisher):
         self.replay_endpoint = config.replay_endpoint
 
     def _check_free(self) -> None:
-        """Look at nothing yet."""
+        """Look at the live endpoint only."""
+        check_free(self.endpoint)
 
     def _open_replay(self) -> ReplayServer:
         config = self._unchecked
@@ -378,6 +380,8 @@ class ChecksLate(ZmqPublisher):
             rank=config.rank,
             ephemeral=config.ephemeral,
         )
+        if self.replay_endpoint is not None:
+            check_free(self.replay_endpoint)
         return super()._open_replay()
 
 
