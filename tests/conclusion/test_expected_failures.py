@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kvwire.conclusion import expected_failures, result
-from kvwire.conclusion.conclude import Wanted
+from kvwire.conclusion.summary import Wanted
 from kvwire.conclusion.expected_failures import Entry, ExpectedFailuresError, dump, general, held, lacking, read
 from kvwire.conclusion.result import Outcome, Result
 from kvwire.judges.verdict import Exit, Finding, Verdict, Where
