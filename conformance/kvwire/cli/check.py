@@ -36,6 +36,8 @@ QUICK_LISTEN_S = 4.0
 """How long a quick run listens to a target that is not driven."""
 QUICK_S = 8.0
 """When a quick run ends at the latest, after it could have listened."""
+HANDSHAKE_S = 2.0
+"""For how long a handshake is awaited at least, however short ``--for`` is."""
 WORK_S = 5.0
 """What ``--for`` leaves at least for everything but listening."""
 
@@ -81,7 +83,7 @@ def _settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seco
     if mode == "quick":
         limits, deadline_s = msgspec.structs.replace(limits, listen_s=QUICK_LISTEN_S), QUICK_S
     if seconds is not None:
-        limits = msgspec.structs.replace(limits, listen_s=seconds)
+        limits = msgspec.structs.replace(limits, listen_s=seconds, handshake_s=min(max(HANDSHAKE_S, seconds), 5.0))
         deadline_s = min(deadline_s, max(WORK_S, seconds))
     return Settings(profile=profile, mode=mode, only=only, limits=limits, deadline_s=deadline_s)
 

@@ -22,7 +22,9 @@ from kvwire.standard.registry import Profile, Registry, Requirement, UnknownName
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.probing import probes
-from kvwire.trace.records import Header, Source, Trace
+from kvwire.trace.records import LIVE, Header, Source, Trace
+
+LIVE_SOURCES = frozenset(source.value for source in LIVE)
 
 
 class FilterError(ValueError):
@@ -64,7 +66,11 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
     outcomes, died = _deaths(trace, outcomes, only)
     troubles += [result.Trouble(text=text) for text in died]
     said = notices(trace, judged)
-    heard = {stream.stream.name: _heard(trace, stream.stream.name, said) for stream in judged}
+    heard = {
+        (one.stream.name, asked): _heard(trace, one.stream.name, said, asked=asked)
+        for one in judged
+        for asked in (False, True)
+    }
     place = _Places(trace)
     return Result(
         run=_run(trace, profile, wanted),
@@ -73,7 +79,14 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
         troubles=tuple(troubles),
         notices=said,
         outcomes=tuple(
-            _line(outcome, registry[outcome.requirement], profile, trace.header, heard[outcome.stream], place)
+            _line(
+                outcome,
+                requirement := registry[outcome.requirement],
+                profile,
+                trace.header,
+                heard[outcome.stream, "replayable" in requirement.needs],
+                place,
+            )
             for outcome in outcomes
         ),
         summary=summary(trace, judged, outcomes, said, registry, profile, wanted, only, troubled=bool(troubles)),
@@ -168,11 +181,13 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
     )
 
 
-def _heard(trace: Trace, stream: str, notices: Sequence[result.Notice]) -> Heard:
-    """What became of a stream as a whole."""
+def _heard(trace: Trace, stream: str, notices: Sequence[result.Notice], *, asked: bool) -> Heard:
+    """What became of a stream as a whole; ``asked``: of its replay socket, where that was another thing."""
     for record in trace.records:
         if record.stream == stream and isinstance(record.detail, Unreachable):
-            return Heard(why=Why.UNREACHABLE, said=f"no ZeroMQ handshake on {record.detail.endpoint}")
+            live = not LIVE_SOURCES.isdisjoint(record.detail.of)
+            if live or asked:
+                return Heard(why=Why.UNREACHABLE, said=f"no ZeroMQ handshake on {record.detail.endpoint}")
     ends = {"connection-lost": Why.LOST, "nothing-came": Why.SILENT}
     for notice in notices:
         if notice.what in ends and stream in notice.streams:

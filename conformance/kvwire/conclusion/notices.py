@@ -47,6 +47,8 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     found: list[Notice] = list(_deaths(trace, clock))
     ours = trace.header.life_from_start or trace.header.target.startswith(ADAPTED)
     quiet: dict[str, float] = {}
+    stopped = fell_silent(own)
+    ended: dict[str, tuple[float, float]] = {}
     for name, indexed in own.items():
         records = [record for _, record in indexed]
         lost = [] if ours else list(_lost(name, records, clock))
@@ -54,13 +56,18 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
         if not any(record.is_live for record in records):
             if (since := _connected(records)) is not None and not lost:
                 quiet[name] = clock.end - clock.at(since)
-        elif not lost and not ours:
-            found += _silence(name, records, clock)
+        elif not lost and not ours and name not in stopped and (times := _silence(records, clock)) is not None:
+            ended[name] = times
     if quiet:
         which = "" if len(own) == 1 else f" of {listed(list(quiet))}"
         said = f"connected, and nothing came{which} in {seconds(min(quiet.values()))}"
         found.append(Notice(what="nothing-came", streams=list(quiet), text=said))
-    found += _stopped(own)
+    if ended:
+        at, rest = min(at for at, _ in ended.values()), min(rest for _, rest in ended.values())
+        said = f"{listed(list(ended))} fell silent after {seconds(at)}: nothing more in {seconds(rest)}"
+        found.append(Notice(what="silent", streams=list(ended), after_s=at, text=said))
+    if stopped:
+        found.append(_stopped(sorted(stopped), own, clock))
     found += _twins(judged)
     found += _refused(trace)
     return tuple(found)
@@ -125,23 +132,21 @@ def _lost(name: str, records: Sequence[Record], clock: _Clock) -> Iterator[Notic
         yield Notice(what="connection-lost", streams=[name], after_s=at, text=said)
 
 
-def _silence(name: str, records: Sequence[Record], clock: _Clock) -> Iterator[Notice]:
-    """A stream of an engine that nobody drives, which was heard and then no more."""
+def _silence(records: Sequence[Record], clock: _Clock) -> tuple[float, float] | None:
+    """When a stream that nobody drives was heard last, and for how long then no more; None while it may just pause."""
     times = [clock.at(record) for record in records if record.is_live]
     longest = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
     rest = clock.end - times[-1]
-    if rest >= max(SILENT_S, GAPS * longest):
-        said = f"{name} fell silent: its last message came after {seconds(times[-1])}, then none for {seconds(rest)}"
-        yield Notice(what="silent", streams=[name], after_s=times[-1], text=said)
+    return (times[-1], rest) if rest >= max(SILENT_S, GAPS * longest) else None
 
 
-def _stopped(own: Mapping[str, Records]) -> Iterator[Notice]:
+def _stopped(stopped: list[str], own: Mapping[str, Records], clock: _Clock) -> Notice:
     """Streams that stopped while others went on, all in one line."""
-    stopped = fell_silent(own)
-    if stopped:
-        going = sum(any(r.is_live for _, r in records) for name, records in own.items() if name not in stopped)
-        said = f"{listed(sorted(stopped))} stopped, while {going} other stream{'s' if going > 1 else ''} went on"
-        yield Notice(what="stopped", streams=sorted(stopped), text=said)
+    at = min(max(clock.at(record) for _, record in own[name] if record.is_live) for name in stopped)
+    going = sum(any(record.is_live for _, record in records) for name, records in own.items() if name not in stopped)
+    others = f"{going} other streams" if going > 1 else "another stream"
+    said = f"{listed(stopped)} stopped after {seconds(at)}, while {others} went on"
+    return Notice(what="stopped", streams=stopped, after_s=at, text=said)
 
 
 def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:

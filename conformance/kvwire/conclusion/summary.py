@@ -55,7 +55,7 @@ def summary(
     claimed = [r for r in registry.binding("publisher") if r.id in profile.ids and (only is None or r.id in only)]
     not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in JUDGES}
     return result.Summary(
-        headline=headline(trace, judged, outcomes, notices, claims, verdict, profile, wanted),
+        headline=headline(trace, judged, outcomes, notices, claims, missing, verdict, profile, wanted),
         total=len(claimed),
         sentences=_counts(outcomes, {r.id for r in claimed}),
         not_judged=not_judged,
@@ -147,6 +147,7 @@ def headline(
     outcomes: Sequence[Outcome],
     notices: Sequence[Notice],
     claims: Sequence[NoClaim],
+    missing: Collection[str],
     verdict: Verdict,
     profile: Profile,
     wanted: Wanted,
@@ -166,7 +167,7 @@ def headline(
         return f"not conformant ({', '.join(failed)}); {scope}"
     if verdict is Verdict.ERROR:
         return f"error: the run could not be carried out; {scope}"
-    little = any(outcome.verdict is Verdict.INCONCLUSIVE for outcome in outcomes) and verdict is Verdict.INCONCLUSIVE
+    little = missing or not any(outcome.witnesses for outcome in outcomes)
     seen = "too little was seen" if little else "nothing broken was seen"
     if not little and (warned := {o.requirement for o in outcomes if o.verdict is Verdict.WARN}):
         seen = f"no MUST broken was seen, {len(warned)} warning{'s' if len(warned) > 1 else ''}"

@@ -178,10 +178,10 @@ def render(report: Result, console: Console, *, verbose: bool = False) -> None:
     if verbose:
         console.print()
         console.print(verdicts(report))
-    _open(report, console)
+    _open(report, console, verbose=verbose)
     _areas(report, console)
     _not_judged(report, console, verbose=verbose)
-    _summary(report, console)
+    _summary(report, console, verbose=verbose)
 
 
 def _headline(report: Result, console: Console) -> None:
@@ -248,7 +248,7 @@ def _holes(report: Result, console: Console) -> None:
         console.print(Text(f"… and {more} more hole{'s' if more > 1 else ''}", style="dim"))
 
 
-def _open(report: Result, console: Console) -> None:
+def _open(report: Result, console: Console, *, verbose: bool) -> None:
     """The sentences that are open, by reason; those that do not apply are counted by reason."""
     by_reason: dict[str, dict[str, list[str]]] = {}
     streams = len(report.run.streams)
@@ -264,9 +264,11 @@ def _open(report: Result, console: Console) -> None:
             verbs = f" (`{'`, `'.join(outcome.lacks)}`)" if outcome.why is Why.VERB and outcome.lacks else ""
             apart[WHY[outcome.why] + verbs] += 1
     console.print()
+    everything = {WHY[Why.SILENT], WHY[Why.UNREACHABLE]}
     for reason, ids in list(by_reason.items())[:SHOWN]:
         named = (name if len(on) == streams else f"{name} on {_some(on)}" for name, on in ids.items())
-        console.print(Text("open, ", style="magenta") + Text(f"{reason}: {', '.join(named)}", style=""))
+        said = counted(len(ids), "sentences") if reason in everything and not verbose else ", ".join(named)
+        console.print(Text("open, ", style="magenta") + Text(f"{reason}: {said}", style=""))
     if len(by_reason) > SHOWN:
         rest = [name for ids in list(by_reason.values())[SHOWN:] for name in ids]
         console.print(Text("open, ", style="magenta") + Text(f"for other reasons (-v): {', '.join(rest)}", style=""))
@@ -321,14 +323,14 @@ def _sentences(summary: result.Summary) -> Iterator[str]:
         yield f"{len(summary.not_judged)} not judged"
 
 
-def _summary(report: Result, console: Console) -> None:
+def _summary(report: Result, console: Console, *, verbose: bool) -> None:
     """How many sentences came out how; and the headline once more where failures have carried it off the screen."""
     summary = report.summary
     if summary.conclusive_missing:
         level = "" if report.run.mode == "quick" else f" at level {report.run.level}"
-        wanted = f"profile {report.run.profile} wants these conclusive{level}"
-        missing = ", ".join(map(short, summary.conclusive_missing))
-        console.print(Text(f"{wanted}: {missing}", style="magenta"))
+        missing = summary.conclusive_missing
+        which = ", ".join(map(short, missing)) if len(missing) <= SHOWN or verbose else f"{len(missing)} of those"
+        console.print(Text(f"profile {report.run.profile} wants conclusive{level}: {which}", style="magenta"))
     expected = f"; {summary.expected} as expected" if summary.expected else ""
     total = counted(summary.total, "sentences")
     console.print(Text(f"{total}: {', '.join(_sentences(summary))}{expected}"))
