@@ -46,6 +46,7 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
             own[record.stream].append((index, record))
     found: list[Notice] = list(_deaths(trace, clock))
     ours = trace.header.life_from_start or trace.header.target.startswith(ADAPTED)
+    gone = {name for notice in found for name in notice.streams}
     quiet: dict[str, float] = {}
     stopped = fell_silent(own)
     ended: dict[str, tuple[float, float]] = {}
@@ -56,7 +57,7 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
         if not any(record.is_live for record in records):
             if (since := _connected(records)) is not None and not lost:
                 quiet[name] = clock.end - clock.at(since)
-        elif not lost and not ours and name not in stopped and (times := _silence(records, clock)) is not None:
+        elif not (lost or ours or name in gone or name in stopped) and (times := _silence(records, clock)) is not None:
             ended[name] = times
     if quiet:
         which = "" if len(own) == 1 else f" of {listed(list(quiet))}"

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -119,7 +118,7 @@ def failure(console: Console, outcomes: Sequence[result.Outcome], report: Result
     outcome = outcomes[0]
     stream = f" on {outcome.stream}" if len(report.run.streams) > 1 else ""
     if len(outcomes) > 1:
-        stream += f" and {counted(len(outcomes) - 1, 'more streams')}".replace("1 more streams", "1 more stream")
+        stream += f" and {len(outcomes) - 1} more stream{'s' if len(outcomes) > 2 else ''}"
     violations = sum(one.violations for one in outcomes)
     occasions = counted(sum(one.witnesses for one in outcomes), "occasions")
     console.print()
@@ -127,21 +126,26 @@ def failure(console: Console, outcomes: Sequence[result.Outcome], report: Result
         f"[{STYLES[outcome.verdict]}]{outcome.verdict}[/] [bold]{outcome.requirement}[/]{escape(stream)}"
         f"  {violations} of {occasions}"
     )
-    console.print(Padding(Text(outcome.sentence + "."), (0, 0, 0, 2), expand=False))
+    _indented(console, Text(outcome.sentence + "."))
     for finding in outcome.findings[: 1 if len(outcomes) > 1 else None]:
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(overflow="fold")
-        table.add_row("expected", Text(singular(finding.expected)))
-        table.add_row("seen", Text(singular(finding.seen)))
+        _indented(console, Text(singular(finding.expected)), "expected")
+        _indented(console, Text(singular(finding.seen)), "seen")
         if finding.where.event is not None:
-            table.add_row("in", Text(finding.where.event))
-        table.add_row("where", Text(_place(finding)))
-        console.print(Padding(table, (0, 0, 0, 2), expand=False))
+            _indented(console, Text(finding.where.event), "in")
+        _indented(console, Text(_place(finding)), "where")
     for note in outcome.notes:
-        console.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
+        _indented(console, Text(singular(note), style="dim"))
     base = report.run.reproduce.split(" --only ")[0]
-    console.print(Padding(Text(f"again: {base} --only {outcome.requirement}", style="dim"), (0, 0, 0, 2), expand=False))
+    _indented(console, Text(f"again: {base} --only {outcome.requirement}", style="dim"))
+
+
+def _indented(console: Console, text: Text, label: str = "") -> None:
+    """A paragraph of a failure, or what stands beside a label, without blanks at the ends of its lines."""
+    column = len("expected") + 1 if label else 0
+    for at, line in enumerate(text.wrap(console, console.width - 2 - column, overflow="fold")):
+        line.rstrip()
+        lead = Text("  ") + Text((label if at == 0 else "").ljust(column), style="dim")
+        console.print(lead + line, no_wrap=True, overflow="ignore", crop=False)
 
 
 def _problems(report: Result, console: Console) -> None:
@@ -290,8 +294,15 @@ def _areas(report: Result, console: Console) -> None:
     areas: dict[str, Counter[Verdict]] = {}
     for requirement, verdict in worst.items():
         areas.setdefault(short(requirement).partition("-")[0], Counter())[verdict] += 1
-    if areas:
-        console.print(Text(" · ").join(Text(area).append_text(_marks(counts)) for area, counts in areas.items()))
+    line = Text()
+    for area, counts in areas.items():
+        told = Text(area).append_text(_marks(counts))
+        if line and line.cell_len + 3 + told.cell_len > console.width:
+            console.print(line)
+            line = Text()
+        line = line.append(" · ").append_text(told) if line else told
+    if line:
+        console.print(line)
 
 
 def _marks(counts: Counter[Verdict]) -> Text:
@@ -333,6 +344,7 @@ def _summary(report: Result, console: Console, *, verbose: bool) -> None:
         console.print(Text(f"profile {report.run.profile} wants conclusive{level}: {which}", style="magenta"))
     expected = f"; {summary.expected} as expected" if summary.expected else ""
     total = counted(summary.total, "sentences")
-    console.print(Text(f"{total}: {', '.join(_sentences(summary))}{expected}"))
+    more = "" if verbose else "; -v shows each"
+    console.print(Text(f"{total}: {', '.join(_sentences(summary))}{expected}{more}"))
     if any(outcome.verdict in PROBLEMS for outcome in report.outcomes):
         _headline(report, console)
