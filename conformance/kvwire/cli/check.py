@@ -188,9 +188,12 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
 @click.option("--drive", metavar="openai:URL", help="Drive the engine behind zmq:… by its OpenAI-compatible API.")
 @click.option("--record", type=_FILE, help="Write the trace of the run to this file; judge it again with `judge`.")
 @click.option(
-    "--for", "seconds", type=click.FloatRange(min=0.1), help="Seconds to listen to a target that is not driven (10)."
+    "--for",
+    "seconds",
+    type=click.FloatRange(min=0.1),
+    help="Seconds to listen to a target that is not driven (10); what else is done takes as many at most, or 5.",
 )
-@click.option("--quick", is_flag=True, help="Listen, work a little and ask for replay; no attack (10 s at most).")
+@click.option("--quick", is_flag=True, help="Listen (4 s), work a little, ask for replay; no attack, no claim (12 s).")
 @click.option("--thorough", is_flag=True, help="Everything, long runs under pressure included (minutes).")
 def check(
     target: str,
@@ -222,8 +225,10 @@ def check(
     FILE.toml                       a conformance statement
 
     \b
-    Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive (something that the
-    profile wants shown was not), 4 error (the target was not reached, or the harness failed), 130 interrupted.
+    Exit codes: 0 conformant at this level (with --quick or --only: nothing broken was seen, which is no claim),
+    1 not conformant, 2 usage, 3 inconclusive (something that the profile wants shown was not, the connection
+    was lost for good, or time ran out), 4 error (the target was not reached, or the harness failed),
+    130 interrupted (Ctrl-C or SIGTERM; what was found is kept).
     With --expected-failures, what the file expects does not count, and an entry that does not come true is 1.
     """  # noqa: D301 - click reads the \b
     try:
