@@ -66,6 +66,11 @@ def test_one_that_does_is_said_and_no_loss() -> None:
     assert (found.what, found.text) == ("connection-back", "connection to s lost after 3.5 s, back after 4 s")
 
 
+def test_one_of_two_connections_is_no_loss() -> None:
+    """Two publishers that dial one socket of ours."""
+    assert notices([(0.0, "s", "up"), (0.1, "s", "up"), *STEADY, (9.5, "s", "down")]) == []
+
+
 def test_the_end_of_a_publisher_that_the_harness_stops_is_no_loss() -> None:
     told = [(0.0, "s", "up"), *heard(1, 2), (2.5, "s", "down")]
     assert notices(told, target="reference:") == []
@@ -130,7 +135,7 @@ def test_two_streams_that_carry_one_rank() -> None:
 def test_refused_prompts_are_counted_by_what_they_have() -> None:
     story = Story().told(2)
     for lora in ("7", None, "8"):
-        refused = None if lora is None else "no adapters"
+        refused = None if lora is None else "no\nadapters"
         story.note(CacheCall(tokens=(1, 2), lora=lora, refused=refused))
     (found,) = conclude(story.trace(), registry.load(), everything()).notices
     assert (found.what, found.text) == ("refused", "refused: 2 of 2 prompts with LoRA (no adapters)")

@@ -20,6 +20,8 @@ SILENT_S = 2.0
 """Shorter silence at the end of a stream is not worth a word."""
 GAPS = 5
 """A stream fell silent when the silence at its end is so many times the longest one before."""
+WORDS = 200
+"""How many characters of somebody else's words are shown."""
 NAMES = 4
 """How many streams a line names at most."""
 
@@ -27,6 +29,12 @@ NAMES = 4
 def seconds(value: float) -> str:
     """A time for readers."""
     return f"{value:.1f}".removesuffix(".0") + " s"
+
+
+def _on_one_line(text: str) -> str:
+    """Somebody else's words."""
+    text = " ".join(text.split())
+    return text if len(text) <= WORDS else text[:WORDS] + "…"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -93,7 +101,7 @@ def _deaths(trace: Trace, clock: _Clock) -> Iterator[Notice]:
         end = record.detail
         if isinstance(end, ProcessExit) and end.expected is False and record.stream in own:
             at = clock.at(record)
-            said = f"the adapter's process ended by itself after {seconds(at)} ({end.how})"
+            said = f"the adapter's process ended by itself after {seconds(at)} ({_on_one_line(end.how)})"
             yield Notice(what="died", streams=[record.stream] if record.stream else [], after_s=at, text=said)
 
 
@@ -110,22 +118,22 @@ def _of_witness(record: Record) -> str | None:
 
 def _lost(name: str, records: Sequence[Record], clock: _Clock) -> Iterator[Notice]:
     """Times for which no witness had a connection."""
-    up: set[str] = set()
+    up: Counter[str] = Counter()
     down: Record | None = None
     for record in records:
         if (event := _of_witness(record)) is None:
             continue
         assert isinstance(record.detail, SocketEvent)
         if event == "HANDSHAKE_SUCCEEDED":
-            up.add(record.detail.of)
+            up[record.detail.of] += 1
             if down is not None:
                 at = clock.at(down)
                 said = f"connection to {name} lost after {seconds(at)}, back after {seconds(clock.at(record))}"
                 yield Notice(what="connection-back", streams=[name], after_s=at, text=said)
                 down = None
-        elif event == "DISCONNECTED" and record.detail.of in up:
-            up.discard(record.detail.of)
-            if not up:
+        elif event == "DISCONNECTED" and up[record.detail.of]:
+            up[record.detail.of] -= 1
+            if not up.total():
                 down = record
     if down is not None:
         at = clock.at(down)
@@ -178,5 +186,5 @@ def _refused(trace: Trace) -> Iterator[Notice]:
         if call.refused is not None:
             refused.setdefault(sort, []).append(call.refused)
     for sort, texts in refused.items():
-        said = f"refused: {len(texts)} of {asked[sort]} prompts with {sort} ({texts[0]})"
+        said = f"refused: {len(texts)} of {asked[sort]} prompts with {sort} ({_on_one_line(texts[0])})"
         yield Notice(what="refused", text=said)
