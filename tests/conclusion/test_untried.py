@@ -36,7 +36,7 @@ def outcome(name: str, story: Story, *plan: Planned, mode: str = "plain") -> res
         (Left.TIME, "plain", "no time was left for probe restart"),
         (Left.FULL, "plain", "the trace was full before the end of probe restart"),
         (Left.INTERRUPTED, "plain", "interrupted before the end of probe restart"),
-        (Left.ENDED, "plain", "the target had ended before the end of probe restart"),
+        (Left.ENDED, "plain", "the target had ended, or failed, before the end of probe restart"),
         (Left.REFUSED, "plain", "probe restart was refused: not now"),
         (Left.VERB, "plain", "probe restart would need `restart`"),
         (Left.REPLAY, "plain", "there is no replay socket for probe restart"),

@@ -17,6 +17,7 @@ from kvwire.attack import targets
 from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
+from kvwire.attack.targets.listening import ListenTarget
 from kvwire.cli.baseline import expectations, today
 from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.conclude import FilterError, conclude, select
@@ -78,7 +79,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
-    """How a run is made; ``seconds`` are those to listen, and what else is done is bounded by as many again."""
+    """How a run is made; ``seconds`` to listen to a target that nobody drives bound what else is done."""
     limits, deadline_s = Limits(), DEADLINE_S
     if mode == "quick":
         limits, deadline_s = msgspec.structs.replace(limits, listen_s=QUICK_LISTEN_S), QUICK_S
@@ -249,7 +250,8 @@ def check(
         return _judge(place.path, asked)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     with _terminable(), _progress() as progress:
-        recorded = run(place, _settings(profile, mode, asked.ids, seconds), progress)
+        bounded = seconds if isinstance(place, ListenTarget) else None
+        recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress)
     if record is not None:
         files.write(recorded, record)
     return _finish(recorded, asked)

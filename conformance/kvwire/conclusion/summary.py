@@ -25,6 +25,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     allow_inconclusive: bool = False
 
 
+SHOWN = 3
+"""How many probes a headline names at most."""
 _WORST = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.NOT_APPLICABLE)
 """What is counted of a sentence that has several streams."""
 
@@ -131,7 +133,8 @@ def _why_no_claim(claims: Sequence[NoClaim], trace: Trace, notices: Sequence[Not
                 said += [notice.text for notice in notices if notice.what == "connection-lost"][:1]
             case "cut":
                 missed = [probe.name for probe in trace.header.plan if probe.left is Left.TIME]
-                said.append(f"out of time before the end of {', '.join(missed)}")
+                more = f" and {len(missed) - SHOWN} more" if len(missed) > SHOWN else ""
+                said.append(f"out of time before the end of {', '.join(missed[:SHOWN])}{more}")
             case "quick":
                 said.append("quick run")
             case "only":

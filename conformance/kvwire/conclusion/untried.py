@@ -59,7 +59,7 @@ _WORDS = {
     Left.TIME: "no time was left for {}",
     Left.FULL: "the trace was full before the end of {}",
     Left.INTERRUPTED: "interrupted before the end of {}",
-    Left.ENDED: "the target had ended before the end of {}",
+    Left.ENDED: "the target had ended, or failed, before the end of {}",
     Left.REFUSED: "{} was refused",
     Left.REPLAY: "there is no replay socket for {}",
     Left.DECLARATION: "the statement declares nothing that {} could wait for",

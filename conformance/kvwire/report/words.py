@@ -17,7 +17,7 @@ WHY: dict[Why, str] = {
     Why.TIME: "no time was left",
     Why.FULL: "the trace was full",
     Why.INTERRUPTED: "interrupted",
-    Why.ENDED: "the target had ended",
+    Why.ENDED: "the target had ended or failed",
     Why.REFUSED: "the probe was refused",
     Why.VERB: "needs a verb that the adapter lacks",
     Why.REPLAY: "needs a replay socket",
