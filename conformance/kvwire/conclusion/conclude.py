@@ -10,7 +10,7 @@ import msgspec
 from kvwire.conclusion import result
 from kvwire.conclusion.description import event_at
 from kvwire.conclusion.judging import Judged, judge_stream
-from kvwire.conclusion.notices import notices
+from kvwire.conclusion.notices import death, notices
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted, summary
 from kvwire.conclusion.untried import Heard, Why, inconclusive, lacking, not_applicable
@@ -129,7 +129,7 @@ def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) 
         survive = set(stimulus.must_survive) if isinstance(stimulus, Stimulus) else set()
         if only is not None:
             survive &= only
-        how = f"the adapter's process ended by itself ({end.how})"
+        how = death(end.how, (record.t_ns - trace.records[0].t_ns) / 1e9)
         if stimulus is None or not survive:
             said = " | ".join((end.stderr or ())[-3:])
             texts.append(f"{how}{'; its standard error ends: ' + said if said else ''}")

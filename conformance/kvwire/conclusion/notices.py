@@ -83,14 +83,19 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
 
 
 class _Clock:
-    """Seconds since the first record of a trace."""
+    """Seconds since the first record of a trace; ``end`` is when the last one was made."""
 
     def __init__(self, trace: Trace) -> None:
         times = [record.t_ns for record in trace.records]
-        self._begin, self.end = min(times), (max(times) - min(times)) / 1e9
+        self._begin, self.end = times[0], (max(times) - times[0]) / 1e9
 
     def at(self, record: Record) -> float:
         return (record.t_ns - self._begin) / 1e9
+
+
+def death(how: str, after_s: float) -> str:
+    """The end of a target that nobody ended."""
+    return f"the adapter's process ended by itself after {seconds(after_s)} ({_on_one_line(how)})"
 
 
 def _deaths(trace: Trace, clock: _Clock) -> Iterator[Notice]:
@@ -101,8 +106,8 @@ def _deaths(trace: Trace, clock: _Clock) -> Iterator[Notice]:
         end = record.detail
         if isinstance(end, ProcessExit) and end.expected is False and record.stream in own:
             at = clock.at(record)
-            said = f"the adapter's process ended by itself after {seconds(at)} ({_on_one_line(end.how)})"
-            yield Notice(what="died", streams=[record.stream] if record.stream else [], after_s=at, text=said)
+            on = [record.stream] if record.stream else []
+            yield Notice(what="died", streams=on, after_s=at, text=death(end.how, at))
 
 
 def _connected(records: Sequence[Record]) -> Record | None:

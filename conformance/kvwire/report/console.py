@@ -172,8 +172,9 @@ def render(report: Result, console: Console, *, verbose: bool = False) -> None:
     _headline(report, console)
     for trouble in report.troubles:
         console.print(Text("ERROR ", style="bold red") + Text(trouble.text, style=""))
+    said = [report.summary.headline, *(trouble.text for trouble in report.troubles)]
     for notice in report.notices:
-        if notice.text not in report.summary.headline:
+        if not any(notice.text in line for line in said):
             console.print(Text(notice.text, style="yellow"))
     _streams(report, console)
     _problems(report, console)
