@@ -104,7 +104,7 @@ class Adapter:
 
     def hello(self, _: dict[str, Any]) -> dict[str, Any]:
         return {
-            "protocol": "kvwire-adapter-1",
+            "protocol": "kvwire-adapter-1.1",
             "implementation": "dynamo.mocker",
             "version": self.version,
             "statement": {**STATEMENT, "implementation": {"name": "dynamo.mocker", "version": self.version}},

@@ -68,7 +68,7 @@ class Adapter:
     def hello(self, _: dict[str, Any]) -> dict[str, Any]:
         name = "dynamo.trtllm ZmqKvEventPublisher"
         return {
-            "protocol": "kvwire-adapter-1",
+            "protocol": "kvwire-adapter-1.1",
             "implementation": name,
             "version": self.version,
             "statement": {**STATEMENT, "implementation": {"name": name, "version": self.version}},

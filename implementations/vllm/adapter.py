@@ -70,7 +70,7 @@ class Adapter:
     def hello(self, _: dict[str, Any]) -> dict[str, Any]:
         name = "vllm ZmqEventPublisher"
         return {
-            "protocol": "kvwire-adapter-1",
+            "protocol": "kvwire-adapter-1.1",
             "implementation": name,
             "version": self.version,
             "statement": {

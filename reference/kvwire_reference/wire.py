@@ -308,6 +308,9 @@ def _check_stored(name: str, event: BlockStored) -> None:
         _check_int(f"{name}.parent_block_hash", event.parent_block_hash, I64_MIN, U64_MAX)
     if event.lora_id is not None:
         _check_int(f"{name}.lora_id", event.lora_id, 0, U64_MAX)
+    if event.kv_cache_spec_sliding_window is not None:
+        window = event.kv_cache_spec_sliding_window
+        _check_int(f"{name}.kv_cache_spec_sliding_window", window, 0, U64_MAX)
 
 
 def _check_mixed(name: str, event: BlockStored) -> None:

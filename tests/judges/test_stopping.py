@@ -60,6 +60,20 @@ def test_a_publisher_without_counters_leaves_the_count_open() -> None:
     assert verdicts(burst(heard=2, dropped=None, offered=None)) == (WARN, OPEN)
 
 
+def test_counters_that_cannot_be_right_show_nothing() -> None:
+    one = Instance(Story(sets=()))
+    one.accepts()
+    one.takes(stored("0")).sends(0, stored("0"))
+    one.note(StatsCall(offered=1, sent=1, dropped=0))
+    one.note(BurstBegins())
+    for name in "abcde":
+        one.takes(stored(name))
+    one.note(StopCall())
+    one.sends(1, stored("a"))
+    one.note(StatsCall(error="the adapter's counter `offered` fell from 1 to 0 without a new start"))
+    assert verdicts(one) == (WARN, OPEN)
+
+
 def test_a_hole_before_the_end_is_not_the_stops() -> None:
     one = Instance(Story(sets=()))
     one.accepts()

@@ -310,10 +310,13 @@ def test_frame_errors_say_what_is_wrong(call: Any, named: str) -> None:
         (batch(stored(lora_id=-1)), "lora_id: -1"),
         (batch(stored(medium="")), "medium: empty"),
         (batch(stored(group_idx=-1)), "group_idx: -1"),
+        (batch(stored(kv_cache_spec_sliding_window=-1)), "kv_cache_spec_sliding_window: -1"),
+        (Batch(1.0, ("no event",), 0), r"events\[0\]: an event is expected, not str"),  # type: ignore[arg-type]
+        ("no batch", "a batch is expected, not str"),
         (batch(AllBlocksCleared(), BlockRemoved(block_hashes=(), medium=None)), r"events\[1\].block_hashes: empty"),
     ],
 )
-def test_encode_refuses_and_names(bad: Batch, named: str) -> None:
+def test_encode_refuses_and_names(bad: Any, named: str) -> None:
     with pytest.raises(wire.WireError, match=named):
         wire.encode(bad)
 

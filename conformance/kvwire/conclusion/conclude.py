@@ -19,7 +19,8 @@ from kvwire.history.timeline import Attribution
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Finding, Outcome, Reason, Verdict, Where
 from kvwire.standard.registry import Profile, Registry, Requirement, UnknownNameError
-from kvwire.trace.detail import Stimulus
+from kvwire.trace.calls import Call
+from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.probing import probes
 from kvwire.trace.records import LIVE, Header, Source, Trace
@@ -132,13 +133,20 @@ def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) 
         how = death(end.how, (record.t_ns - trace.records[0].t_ns) / 1e9)
         if stimulus is None or not survive:
             said = " | ".join((end.stderr or ())[-3:])
-            texts.append(f"{how}{'; its standard error ends: ' + said if said else ''}")
+            texts.append(f"{how}{_in_flight(stimulus)}{'; its standard error ends: ' + said if said else ''}")
             continue
         finding = Finding(
             expected=f"a publisher that goes on after `{stimulus.event}`", seen=how, where=Where(record=index)
         )
         outcomes = [_failed(outcome, finding) if outcome.requirement in survive else outcome for outcome in outcomes]
     return outcomes, texts
+
+
+def _in_flight(stimulus: Detail | None) -> str:
+    """What was asked for when a process ended, or last before that."""
+    if not isinstance(stimulus, Call):
+        return ""
+    return f" when asked for {stimulus.asked_for}" if stimulus.error else f", after it had answered `{stimulus.event}`"
 
 
 def _failed(outcome: Outcome, finding: Finding) -> Outcome:

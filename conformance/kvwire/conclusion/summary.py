@@ -11,7 +11,7 @@ from kvwire.conclusion import result
 from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import INCOMPLETE, NoClaim, Notice
 from kvwire.judges import JUDGES
-from kvwire.judges.verdict import Exit, Outcome, Verdict, aggregate, exit_code
+from kvwire.judges.verdict import Exit, Outcome, Reason, Verdict, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry
 from kvwire.trace.planned import Left
 from kvwire.trace.records import Header, Trace
@@ -25,6 +25,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     allow_inconclusive: bool = False
 
 
+BY_ADAPTER = frozenset({"envelope", "encoder"})
+"""What a publisher is seldom without: who says that the adapter makes it takes most sentences away."""
 SHOWN = 3
 """How many probes a headline names at most."""
 _WORST = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.NOT_APPLICABLE)
@@ -157,6 +159,10 @@ def headline(
 ) -> str:
     """The one line that says what the run comes to, and claims no more than it may."""
     scope = f"edition {trace.header.edition}, profile {profile.profile}, {trace.header.level}"
+    if BY_ADAPTER & set(trace.header.sets):
+        count = len({o.requirement for o in outcomes if o.reason == Reason.OURS})
+        said = ", ".join(trace.header.sets)
+        scope += f"; on the adapter's word ({said} are not the publisher's) {count} sentences were not judged"
     if trace.interrupted:
         return f"interrupted: what was found so far, no verdict on the whole ({scope})"
     failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})

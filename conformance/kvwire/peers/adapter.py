@@ -22,7 +22,7 @@ from typing import IO, Any, Literal
 import msgspec
 import zmq
 
-from kvwire.standard.protocol import PROTOCOL, VERBS, Refused, Start, Unsupported
+from kvwire.standard.protocol import MINOR, PROTOCOL, VERBS, Item, Refused, Start, Unsupported
 from kvwire.wire.projection import plain_event, read_float
 from kvwire_reference.cache import CacheConfig, CacheEngine, MmItem
 from kvwire_reference.endpoints import IPC_PATH_MAX, EndpointError
@@ -116,7 +116,7 @@ class Adapter:
 
     def _hello(self, _: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            "protocol": PROTOCOL,
+            "protocol": f"{PROTOCOL}.{MINOR}",
             "implementation": self.peer.name,
             "version": self.peer.version,
             "statement": self.peer.declare(),
@@ -128,6 +128,8 @@ class Adapter:
         options = msgspec.convert({key: value for key, value in request.items() if key not in ("id", "verb")}, Start)
         if options.curve is not None:
             raise Refused("CURVE keys are not taken through this adapter")
+        if options.ring == 0:
+            raise Refused("a ring of no batches; `replay` of `none` asks for no replay")
         if self._publisher is not None:
             raise Refused("it runs already; stop it first")
         self._config = self._publisher_config(options)
@@ -172,7 +174,7 @@ class Adapter:
                 tokens,
                 lora_id=None if lora is None else int(lora),
                 salt=request.get("salt"),
-                mm=[_mm_item(item) for item in request.get("mm", ())],
+                mm=[_mm_item(item) for item in msgspec.convert(request.get("mm") or (), tuple[Item, ...])],
             )
         except (ValueError, TypeError) as error:
             raise Refused(f"this prompt is not run: {error}") from error
@@ -229,7 +231,7 @@ class Adapter:
             ranks_per_host=1 if options.ranks_per_host is None else options.ranks_per_host,
             ephemeral=bool(options.ephemeral),
             max_queue=options.queue or default.max_queue,
-            send_mark=options.hwm or default.send_mark,
+            send_mark=default.send_mark if options.hwm is None else options.hwm,
             ring=options.ring or default.ring,
             heartbeat=self.peer.heartbeat,
         )
@@ -289,9 +291,8 @@ def _batch(projected: Mapping[str, Any]) -> Batch:
         raise Refused(f"this batch is not sent: {error}") from error
 
 
-def _mm_item(item: Mapping[str, Any]) -> MmItem:
-    runs = tuple((int(position), int(length)) for position, length in item["runs"])
-    return MmItem(bytes.fromhex(item["digest"]), runs, item.get("uuid"))
+def _mm_item(item: Item) -> MmItem:
+    return MmItem(bytes.fromhex(item.digest), item.runs, item.uuid)
 
 
 def _fail_to_send(publisher: ZmqPublisher, doomed: Batch) -> None:

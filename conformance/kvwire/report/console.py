@@ -315,7 +315,10 @@ def _marks(counts: Counter[Verdict]) -> Text:
 
 
 def _not_judged(report: Result, console: Console, *, verbose: bool) -> None:
-    """Sentences without a judge, with the reason where there is room."""
+    """Sentences without a judge, with the reason where there is room; what is not judged on the adapter's word."""
+    if ours := list(dict.fromkeys(short(one.requirement) for one in claimed(report) if one.why is Why.OURS)):
+        said = f"as the adapter says that the harness or itself decides it ({', '.join(report.run.sets)})"
+        console.print(Text(f"not judged, {said}: {', '.join(ours)}", style="dim"))
     by_reason: dict[str, list[str]] = {}
     for requirement, reason in report.summary.not_judged.items():
         by_reason.setdefault(reason, []).append(short(requirement))

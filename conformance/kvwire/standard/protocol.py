@@ -8,13 +8,18 @@ projection. A request is ``{"id": 1, "verb": "hello", …}``; its answer carries
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 
 PROTOCOL = "kvwire-adapter-1"
-"""The version string that ``hello`` returns."""
+"""What ``hello`` returns, alone or with a minor version behind it: ``kvwire-adapter-1.1``."""
+MINOR = 1
+"""The newest minor version. Another adds verbs, options of ``start`` and fields of answers, none of which has to be
+there; an adapter of an older one goes on as it is.
+"""
 
 Verb = Literal["hello", "start", "publish", "burst", "cache", "resident", "reset", "fault", "stats", "restart", "stop"]
 VERBS: tuple[str, ...] = get_args(Verb)
@@ -22,6 +27,13 @@ VERBS: tuple[str, ...] = get_args(Verb)
 
 Sets = Literal["envelope", "encoder", "engine", "ts", "rank"]
 """Who chooses what a sentence speaks of (the ``decided_by`` of the registry)."""
+SETS: tuple[str, ...] = get_args(Sets)
+
+
+def minor_of(protocol: str) -> int | None:
+    """The minor version that a ``protocol`` names, 0 where it names none; None when it is another protocol."""
+    found = re.fullmatch(rf"{PROTOCOL}(?:\.(0|[1-9][0-9]{{0,8}}))?", protocol)
+    return None if found is None else int(found[1] or 0)
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +101,22 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
     blocked_us: list[int]
 
 
+class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A multimodal item of a prompt: its digest in hex, and the runs of ``tokens`` that are its own.
+
+    A run is the index of its first token and how many there are. ``uuid`` is the name that a user gave the item.
+    """
+
+    digest: str
+    runs: tuple[tuple[int, int], ...]
+    uuid: str | None = None
+
+
 class Cached(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to ``cache``: how many tokens of the prompt were cached already; null when the engine cannot say."""
+    """The answer to ``cache``: how many tokens of the prompt were not computed, as they stood in the cache before it.
+
+    Null when the engine cannot say.
+    """
 
     cached_tokens: int | None = None
 
@@ -102,7 +128,10 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to ``stats``: batches offered, sent and dropped since ``start``; resident memory in bytes."""
+    """The answer to ``stats``: batches offered, sent and dropped in one life of the publisher; its memory in bytes.
+
+    The life is the one that runs; after ``stop`` the one that ended.
+    """
 
     offered: int | None = None
     sent: int | None = None
@@ -120,6 +149,10 @@ class Unsupported(Exception):
 
 class AdapterError(Exception):
     """The adapter broke the protocol, reported an error, timed out or died. The message names the line or the cause."""
+
+
+class Failed(AdapterError):
+    """The adapter answered that the request failed; it can be asked for something else."""
 
 
 class Driver(Protocol):
@@ -156,7 +189,10 @@ class Driver(Protocol):
         salt: str | None = None,
         mm: Sequence[Mapping[str, Any]] = (),
     ) -> Cached:
-        """Run one prompt through the engine. ``lora`` is a decimal LoRA id, ``salt`` the salt's text."""
+        """Run one prompt through the engine.
+
+        ``lora`` is a decimal LoRA id, ``salt`` the salt's text, ``mm`` has the fields of ``Item``.
+        """
 
     def resident(self) -> Resident:
         """Ask what the engine holds."""

@@ -15,6 +15,9 @@ from kvwire.trace.detail import Stimulus
 from kvwire.wire.endpoint_rules import Asked
 from kvwire.wire.events import TWO_64
 
+SHOWN = 60
+"""How many characters of an argument are shown."""
+
 
 class Call(Stimulus, frozen=True, kw_only=True):
     """One call. One that failed says how: ``refused`` or ``error`` with a text, ``unsupported`` with the verb."""
@@ -33,6 +36,12 @@ class Call(Stimulus, frozen=True, kw_only=True):
         """What was asked for, as long as there is no answer."""
         own = (name for name in self.__struct_fields__ if name not in Call.__struct_fields__)
         return {name: value for name in own if (value := getattr(self, name)) is not None}
+
+    @property
+    def asked_for(self) -> str:
+        """The request in a few words, as long as there is no answer: its verb, and each argument or how long it is."""
+        told = ", ".join(f"{name} {_brief(value)}" for name, value in self.arguments.items())
+        return f"`{self.event}`" + (f" ({told})" if told else "")
 
     def answered(self, answer: Mapping[str, Any]) -> Self:
         """The same with fields of an answer, or of a failure.
@@ -187,6 +196,13 @@ class StopCall(Call, frozen=True, kw_only=True):
     """The publisher was to stop in good order."""
 
     EVENT: ClassVar[str] = "stop"
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, Mapping | tuple):
+        return f"of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 OFFERING = (PublishCall, BurstCall, FaultCall)

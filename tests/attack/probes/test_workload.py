@@ -10,11 +10,12 @@ from tests.kit.probing import events, marks, session
 
 from kvwire.attack.probes import live, workload
 from kvwire.attack.probes.kit.offers import Offers
-from kvwire.attack.probes.kit.session import Session
+from kvwire.attack.probes.kit.session import Limits, Session
 from kvwire.attack.witness import Recorder
-from kvwire.standard.protocol import Accepted, Refused
+from kvwire.standard.protocol import Accepted, Cached, Failed, Refused, Start
 from kvwire.standard.statement import Statement, Stream
 from kvwire.trace.calls import CacheCall, PublishCall, ResidentCall
+from kvwire.trace.marks import Trouble
 
 
 @pytest.mark.network
@@ -130,3 +131,55 @@ def test_a_refused_event_among_others_does_not_keep_them_back(recorder: Recorder
 def test_an_adapter_that_refuses_everything_is_trouble(recorder: Recorder) -> None:
     with pytest.raises(Refused, match="adapter: no"):
         offered_to(Picky(lambda _: False), recorder)
+
+
+class Prompted:
+    """A driver of an engine that fails, or is refused, where a prompt has one of these features."""
+
+    can = frozenset({"cache"})
+
+    def __init__(self, failure: Exception, *features: str) -> None:
+        self.failure = failure
+        self.features = set(features)
+        self.asked: list[set[str]] = []
+
+    def cache(self, _: Any, **scope: Any) -> Cached:
+        self.asked.append({name for name, value in scope.items() if value})
+        if not self.features.isdisjoint(self.asked[-1]):
+            raise self.failure
+        return Cached()
+
+
+def prompted(driver: Prompted, recorder: Recorder) -> list[set[str]]:
+    stream = Stream(name="s", endpoint="ipc://nowhere")
+    run = Session(
+        recorder=recorder,
+        streams=[stream],
+        statement=Statement(),
+        driver=driver,  # type: ignore[arg-type]
+        start=Start(capacity=8),
+        limits=Limits(quiet_s=0.0),
+    )
+    workload.run_prompts(run)
+    return driver.asked
+
+
+@pytest.mark.parametrize(("failure", "troubles"), [(Failed("KeyError: 7"), 1), (Refused("no adapters"), 0)])
+def test_a_feature_that_fails_is_tried_once_and_the_others_go_on(
+    recorder: Recorder, failure: Exception, troubles: int
+) -> None:
+    asked = prompted(Prompted(failure, "lora"), recorder)
+    assert asked.count({"lora"}) == 1
+    assert asked.count({"salt"}) > 3
+    assert {"mm"} in asked
+    said = [trouble.text for trouble in marks(recorder, Trouble)]
+    assert said == ["a prompt with lora: KeyError: 7"] * troubles
+
+
+def test_an_engine_that_fails_on_a_plain_prompt_ends_the_probe(recorder: Recorder) -> None:
+    class Broken(Prompted):
+        def cache(self, _: Any, **__: Any) -> Cached:
+            raise self.failure
+
+    with pytest.raises(Failed, match="out of blocks"):
+        prompted(Broken(Failed("out of blocks")), recorder)

@@ -12,9 +12,9 @@ from tests.kit.probing import marks
 
 from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
-from kvwire.standard.protocol import Accepted, AdapterError, Bound, Cached, Refused, Start, Stats, Unsupported
-from kvwire.trace.calls import BoundAt, CacheCall, FaultCall, PublishCall, ResetCall, StartCall, StopCall
-from kvwire.trace.marks import Noise, ProcessExit
+from kvwire.standard.protocol import Accepted, AdapterError, Bound, Cached, Failed, Refused, Start, Stats, Unsupported
+from kvwire.trace.calls import BoundAt, CacheCall, FaultCall, PublishCall, ResetCall, StartCall, StatsCall, StopCall
+from kvwire.trace.marks import Noise, ProcessExit, Trouble
 from kvwire.trace.records import Record, Source
 
 pytestmark = pytest.mark.network
@@ -111,14 +111,59 @@ def test_a_line_that_is_no_answer_is_named_and_skipped(adapt: Adapt, recorder: R
 
 
 def test_an_adapter_that_knows_every_verb_is_found_out(adapt: Adapt) -> None:
-    adapter = adapt("def on(r): return (answer(r, ok={}), True)[1]")
+    adapter = adapt("def on(r): return r['verb'] not in OK and (answer(r, ok={}), True)[1]")
     with pytest.raises(AdapterError, match=r"to the unknown verb 'x-.*' it answered \{\} instead of"):
         adapter.hello()
 
 
+@pytest.mark.parametrize("fields", ["refused='what?'", "error='KeyError'"])
+def test_an_adapter_that_has_no_word_for_what_it_does_not_know_is_found_out(adapt: Adapt, fields: str) -> None:
+    adapter = adapt(f"def on(r): return r['verb'] not in OK and (answer(r, {fields}), True)[1]")
+    with pytest.raises(AdapterError, match=r"to the unknown verb 'x-.*' it answered .* instead of `unsupported`"):
+        adapter.hello()
+
+
+def test_hello_is_the_first_request_and_a_verb_that_nobody_knows_the_second(adapt: Adapt) -> None:
+    adapter = adapt("def on(r): print(r['id'], r['verb'][:5], flush=True)")
+    adapter.hello()
+    assert [line[:4] for line in adapter.noise] == ["1 he", "2 x-"]
+
+
+@pytest.mark.parametrize("said", ["kvwire-adapter-1", "kvwire-adapter-1.0", "kvwire-adapter-1.1", "kvwire-adapter-1.7"])
+def test_every_minor_version_is_taken(adapt: Adapt, said: str) -> None:
+    assert adapt(f"HELLO['protocol'] = {said!r}").hello().protocol == said
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            "HELLO['can'] += ['publsh', 'evict']",
+            "its `can` names 'evict', 'publsh', which nobody knows; there are hello,",
+        ),
+        (
+            "HELLO['sets'] = ['ts', 'hashes']",
+            "its `sets` names 'hashes', which nobody knows; there are envelope, encoder",
+        ),
+    ],
+)
+def test_names_that_nobody_knows_are_refused(adapt: Adapt, names: str, said: str) -> None:
+    with pytest.raises(AdapterError, match=said):
+        adapt(names).hello()
+
+
+def test_names_of_a_newer_version_are_overlooked(adapt: Adapt) -> None:
+    adapter = adapt(
+        "HELLO['protocol'] = 'kvwire-adapter-1.9'; HELLO['can'] += ['evict']; HELLO['sets'] = ['ts', 'hashes']"
+    )
+    hello = adapter.hello()
+    assert (hello.can, hello.sets) == (["hello", "start", "stop"], ["ts"])
+    assert adapter.can == {"hello", "start", "stop"}
+
+
 def test_another_protocol_is_named(adapt: Adapt) -> None:
     adapter = adapt("HELLO['protocol'] = 'kvwire-adapter-9'")
-    with pytest.raises(AdapterError, match="speaks 'kvwire-adapter-9', this harness speaks 'kvwire-adapter-1'"):
+    with pytest.raises(AdapterError, match=r"speaks 'kvwire-adapter-9', this harness speaks 'kvwire-adapter-1\.1'"):
         adapter.hello()
 
 
@@ -140,7 +185,7 @@ def test_an_answer_that_is_none_is_an_error(adapt: Adapt, recorder: Recorder, fi
 
 def test_an_answer_to_another_request_breaks_the_protocol(adapt: Adapt) -> None:
     adapter = adapt("def on(r): return r['verb'] == 'hello' and (answer({'id': 77}, ok=HELLO), True)[1]")
-    with pytest.raises(AdapterError, match="it answered request 77 when 2"):
+    with pytest.raises(AdapterError, match="it answered request 77 when 1"):
         adapter.hello()
 
 
@@ -160,6 +205,89 @@ def test_death_is_told_with_exit_code_and_last_words(adapt: Adapt, recorder: Rec
     assert recorder.records[-1].detail == end
     with pytest.raises(AdapterError, match=r"`stats` was not asked: it ended \(exit code 3\)"):
         adapter.stats()
+
+
+def test_of_the_last_words_the_end_is_kept_however_many_there_are(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt(
+        "def on(r):\n"
+        "    if r['verb'] == 'reset':\n"
+        "        sys.stderr.write('x' * 3_000_000 + 'the end of a line' + chr(10))\n"
+        "        sys.stderr.write('RuntimeError: no such block'); sys.exit(1)"
+    )
+    adapter.hello()
+    with pytest.raises(AdapterError, match=r"x*the end of a line \| RuntimeError: no such block$"):
+        adapter.reset()
+    (end,) = marks(recorder, ProcessExit)
+    assert end.stderr is not None
+    assert [len(line) for line in end.stderr] == [200, 27]
+
+
+def test_an_error_is_an_answer_too(adapt: Adapt) -> None:
+    adapter = adapt("def on(r): return r['verb'] == 'cache' and (answer(r, error='KeyError: lora'), True)[1]")
+    adapter.hello()
+    with pytest.raises(Failed, match="`cache` failed in the adapter: KeyError: lora"):
+        adapter.cache([1], lora="7")
+    adapter.reset()
+
+
+# counters
+
+
+COUNTING = """
+counts = {"offered": 0, "dropped": 0}
+OK["burst"] = {"accepted": [True, False, True], "blocked_us": [1, 1, 1]}
+def on(r):
+    if r["verb"] == "publish": counts["offered"] += 1
+    if r["verb"] == "burst": counts["offered"] += 3; counts["dropped"] += 1
+    if r["verb"] in LOSES: counts.update(offered=0, dropped=0)
+    OK["stats"] = dict(counts)
+"""
+
+
+def counted(adapter: AdapterProcess) -> list[tuple[int | None, int | None]]:
+    """What an adapter counts after a batch, three more, a stop, and a batch of the next life."""
+    adapter.hello()
+    found = []
+    for step in (
+        lambda: adapter.start(Start()),
+        lambda: adapter.publish({"events": []}),
+        lambda: adapter.burst([{}, {}, {}]),
+        adapter.stop,
+        lambda: adapter.start(Start()),
+        lambda: adapter.publish({"events": []}),
+        adapter.restart,
+    ):
+        step()
+        stats = adapter.stats()
+        found.append((stats.offered, stats.dropped))
+    return found
+
+
+@pytest.mark.parametrize("loses", ["{'start', 'restart'}", "{'start'}", "{}"])
+def test_counters_of_a_life_or_of_several_are_right(adapt: Adapt, recorder: Recorder, loses: str) -> None:
+    offered = [offered for offered, _ in counted(adapt(COUNTING.replace("LOSES", loses)))]
+    assert offered[:4] == [0, 1, 4, 4]
+    assert None not in offered
+    assert not marks(recorder, Trouble)
+
+
+def test_counters_that_start_over_at_the_stop_are_no_counters(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt(COUNTING.replace("LOSES", "{'stop', 'start', 'restart'}"))
+    assert counted(adapter) == [(0, 0), (1, 0), (4, 1), (None, None), (0, 0), (1, 0), (0, 0)]
+    said = "the adapter's counter `offered` says 0, when 3 batches had been accepted"
+    assert [trouble.text for trouble in marks(recorder, Trouble)] == [said]
+    assert [call.error for call in marks(recorder, StatsCall) if not call.succeeded] == [said]
+
+
+def test_a_counter_of_drops_that_falls_is_none(adapt: Adapt, recorder: Recorder) -> None:
+    adapter = adapt(
+        "drops = [5, 5, 3]\ndef on(r):\n    if r['verb'] == 'stats': OK['stats'] = {'dropped': drops.pop(0)}"
+    )
+    adapter.hello()
+    adapter.start(Start())
+    assert [adapter.stats().dropped for _ in range(3)] == [5, 5, None]
+    (trouble,) = marks(recorder, Trouble)
+    assert trouble.text == "the adapter's counter `dropped` fell from 5 to 3 without a new start"
 
 
 def test_a_signal_is_named(adapt: Adapt) -> None:

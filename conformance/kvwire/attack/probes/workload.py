@@ -10,7 +10,7 @@ import msgspec
 from kvwire.attack.probes.kit.offers import Event, Offers
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.live import HEARD
-from kvwire.standard.protocol import Refused, Unsupported
+from kvwire.standard.protocol import Failed, Refused, Unsupported
 
 ID_OFFSET = 262_144
 """Where the ids of digest tokens begin: the reference's default, above every text token."""
@@ -89,9 +89,13 @@ class _Runner:
             return
         try:
             driver.cache(prompt.tokens, lora=prompt.lora, salt=prompt.salt, mm=prompt.mm)
-        except Refused:
+        except (Refused, Failed) as error:
             if not features:
                 raise
+            if isinstance(error, Failed):
+                self.session.trouble(
+                    f"a prompt with {' and '.join(sorted(features))}: {error}", self.session.driven.name
+                )
             self.refused |= features if len(features) == 1 else set()
 
     def fill(self, blocks: int) -> None:

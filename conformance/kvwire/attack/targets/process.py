@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import queue
 import secrets
@@ -10,7 +11,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, TypeVar
 
@@ -18,18 +18,23 @@ import msgspec
 
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import (
+    MINOR,
     PROTOCOL,
+    SETS,
+    VERBS,
     Accepted,
     AdapterError,
     Bound,
     Burst,
     Cached,
+    Failed,
     Hello,
     Refused,
     Resident,
     Start,
     Stats,
     Unsupported,
+    minor_of,
 )
 from kvwire.trace.calls import (
     BurstCall,
@@ -45,7 +50,7 @@ from kvwire.trace.calls import (
     StatsCall,
     StopCall,
 )
-from kvwire.trace.marks import Noise, ProcessExit, ProcessStart
+from kvwire.trace.marks import Noise, ProcessExit, ProcessStart, Trouble
 
 ANSWER_S: Mapping[str, float] = {
     "hello": 10.0,
@@ -62,6 +67,8 @@ ANSWER_S: Mapping[str, float] = {
 }
 """How long each answer may take, in seconds. Before its first one an adapter imports its peer: see ``FIRST_S``."""
 FIRST_S = 60.0
+CHECK_S = 10.0
+"""How long the answer to a verb that nobody knows may take."""
 END_S = 2.0
 """How long an adapter has to end after each of: the end of its input, SIGTERM, SIGKILL."""
 LINE_BYTES = 256 * 1024 * 1024
@@ -70,9 +77,16 @@ NOISE_LINES = 5
 """How many lines that are no answer are kept."""
 SHOWN = 200
 """How many characters of a line are shown."""
+LAST_BYTES = 8192
+LAST_LINES = 20
+"""How much of the end of its standard error is kept."""
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 _encode = msgspec.json.Encoder().encode
+
+
+class _Miscount(AdapterError):
+    """Its counters cannot be right."""
 
 
 class _Nothing(msgspec.Struct, frozen=True):
@@ -117,7 +131,10 @@ class AdapterProcess:
         self._given_up: set[int] = set()
         self._running = False
         self._exited = False
-        self._said: deque[str] = deque(maxlen=20)
+        self._said = b""
+        self._accepted = 0
+        self._counted = Stats()
+        self._miscounts = False
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
             self._process = subprocess.Popen(
@@ -151,8 +168,14 @@ class AdapterProcess:
         self._lines.put(None)
 
     def _read_errors(self, stderr: IO[bytes]) -> None:
-        while line := stderr.readline(LINE_BYTES):
-            self._said.append(line.decode(errors="replace").rstrip()[:SHOWN])
+        assert isinstance(stderr, io.BufferedReader)
+        while chunk := stderr.read1(LAST_BYTES):
+            self._said = (self._said + chunk)[-LAST_BYTES:]
+
+    def _last_words(self) -> tuple[str, ...]:
+        """The last lines of its standard error, of long ones the end."""
+        lines = self._said.decode(errors="replace").splitlines()[-LAST_LINES:]
+        return tuple(line if len(line) <= SHOWN else "…" + line[1 - SHOWN :] for line in map(str.rstrip, lines))
 
     # the protocol
 
@@ -174,37 +197,58 @@ class AdapterProcess:
         self._process.send_signal(number)
 
     def hello(self) -> Hello:
-        """Ask who the adapter is; before that, whether it keeps to the protocol for a verb that nobody knows."""
-        unknown = f"x-{secrets.token_hex(4)}"
-        try:
-            answer = self._request(unknown, {}, self._first_s)
-        except Unsupported:
-            pass
-        else:
-            self.broken = f"to the unknown verb {unknown!r} it answered {_short(answer)} instead of `unsupported`"
-            raise AdapterError(self.broken)
+        """Ask who the adapter is; after that, whether it keeps to the protocol for a verb that nobody knows.
+
+        Names in its ``can`` and ``sets`` that nobody knows are an error, and left out where it is of a newer version.
+        """
         hello = self._call(HelloCall(), Hello)
-        if hello.protocol != PROTOCOL:
-            self.broken = f"it speaks {hello.protocol!r}, this harness speaks {PROTOCOL!r}"
-            raise AdapterError(self.broken)
+        minor = minor_of(hello.protocol)
+        if minor is None:
+            raise self._break(f"it speaks {hello.protocol!r}, this harness speaks '{PROTOCOL}.{MINOR}'")
+        for field, names, known in (("can", hello.can, VERBS), ("sets", hello.sets, SETS)):
+            if minor <= MINOR and (unknown := sorted(set(names) - set(known))):
+                listed = ", ".join(map(_short, unknown))
+                raise self._break(f"its `{field}` names {listed}, which nobody knows; there are {', '.join(known)}")
+        hello = msgspec.structs.replace(
+            hello, can=[verb for verb in hello.can if verb in VERBS], sets=[name for name in hello.sets if name in SETS]
+        )
+        self._ask_unknown()
         self._can = frozenset(hello.can)
         return hello
+
+    def _ask_unknown(self) -> None:
+        verb = f"x-{secrets.token_hex(4)}"
+        try:
+            answer = self._request(verb, {}, CHECK_S)
+        except Unsupported:
+            return
+        except Refused as refusal:
+            seen = f"refused: {refusal}"
+        except Failed as error:
+            seen = str(error)
+        else:
+            seen = _short(answer)
+        raise self._break(f"to the unknown verb {verb!r} it answered {seen} instead of `unsupported`")
 
     def start(self, options: Start) -> Bound:
         """Start the publisher."""
         bound = self._call(StartCall.of(options), Bound)
         self._running = True
+        self._begin_counting()
         return bound
 
     def publish(self, batch: Mapping[str, Any]) -> Accepted:
         """Offer one batch, given as its JSON projection."""
-        return self._call(PublishCall(batch=batch), Accepted)
+        answer = self._call(PublishCall(batch=batch), Accepted)
+        self._accepted += answer.accepted
+        return answer
 
     def burst(self, batches: Sequence[Mapping[str, Any]]) -> Burst:
         """Offer several batches one right after the other."""
         answer = self._call(BurstCall(batches=tuple(batches)), Burst)
         if not len(answer.accepted) == len(answer.blocked_us) == len(batches):
             raise AdapterError(f"its answer to `burst` does not speak of each of the {len(batches)} batches")
+        self._accepted += sum(answer.accepted)
         return answer
 
     def cache(
@@ -231,12 +275,36 @@ class AdapterProcess:
         self._call(FaultCall(kind=kind), _Nothing)
 
     def stats(self) -> Stats:
-        """Ask for the publisher's counters."""
-        return self._call(StatsCall(), Stats)
+        """Ask for the publisher's counters; none where they cannot be right, which is recorded."""
+        try:
+            return self._call(StatsCall(), Stats)
+        except _Miscount as error:
+            if not self._miscounts:
+                self._miscounts = True
+                self._recorder.note(Trouble(text=str(error)), self.stream)
+            return Stats()
+
+    def _begin_counting(self) -> None:
+        self._accepted = 0
+        self._counted = Stats()
+
+    def _hold(self, stats: Stats) -> None:
+        """Hold counters against what was accepted, and against those before in the same life of the publisher."""
+        if stats.offered is not None and stats.offered < self._accepted:
+            raise _Miscount(
+                f"the adapter's counter `offered` says {stats.offered}, when {self._accepted} batches had been accepted"
+            )
+        for name in ("offered", "sent", "dropped"):
+            before, now = getattr(self._counted, name), getattr(stats, name)
+            if before is not None and now is not None and now < before:
+                raise _Miscount(f"the adapter's counter `{name}` fell from {before} to {now} without a new start")
+        self._counted = stats
 
     def restart(self) -> Bound:
         """End the publisher and start a new life of it on the same endpoints."""
-        return self._call(RestartCall(), Bound)
+        bound = self._call(RestartCall(), Bound)
+        self._begin_counting()
+        return bound
 
     def stop(self) -> None:
         """Stop the publisher in good order."""
@@ -249,8 +317,10 @@ class AdapterProcess:
         verb = call.event
         try:
             with self._recorder.calling(call, self.stream) as told:
-                answer = self._request(verb, call.arguments, self._answer_s[verb])
+                answer = self._request(verb, call.arguments, self._answer_s[verb] if self._last_id else self._first_s)
                 result = self._shaped(verb, answer, shape)
+                if isinstance(result, Stats):
+                    self._hold(result)
                 if isinstance(result, Bound):
                     self._recorder.lives[self.stream] = self._recorder.lives.get(self.stream, 0) + 1
                     told["bound"] = answer
@@ -285,7 +355,7 @@ class AdapterProcess:
         if "refused" in answer:
             raise Refused(str(answer["refused"]))
         if "error" in answer:
-            raise AdapterError(f"`{verb}` failed in the adapter: {answer['error']}")
+            raise Failed(f"`{verb}` failed in the adapter: {answer['error']}")
         raise AdapterError(f"its answer to `{verb}` has none of ok, unsupported, refused, error: {_short(answer)}")
 
     def _send(self, verb: str, line: bytes, deadline: float) -> None:
@@ -351,8 +421,8 @@ class AdapterProcess:
         parts = []
         if self.noise:
             parts.append(f"; not JSON on its standard output: {self.noise[0]!r}")
-        if self._said:
-            parts.append("; its standard error ends: " + " | ".join(list(self._said)[-5:]))
+        if said := self._last_words():
+            parts.append("; its standard error ends: " + " | ".join(said[-5:]))
         return "".join(parts)
 
     def _record_exit(self, *, expected: bool) -> None:
@@ -361,7 +431,8 @@ class AdapterProcess:
         self._exited = True
         code = self._process.wait(END_S)
         self.broken = self.broken or f"it ended ({_how(code)})"
-        stderr = None if expected else tuple(self._said)
+        self._readers[1].join(END_S)
+        stderr = None if expected else self._last_words()
         self._recorder.note(ProcessExit(code=code, how=_how(code), expected=expected, stderr=stderr), self.stream)
 
     # the end
