@@ -77,3 +77,24 @@ def test_scopes() -> None:
 )
 def test_what_cannot_be_hashed_is_refused_with_the_reason(arguments: tuple[str, ...], says: str) -> None:
     assert says in refusal(*arguments)
+
+
+def test_the_bare_label_gives_both_widths_and_says_why() -> None:
+    arguments = ("--tokens", "1,2,3,4,5,6,7,8", "--block-size", "4")
+    done = CliRunner().invoke(main, ["hash", "v2_sha256_64", *arguments])
+    assert done.exit_code == 0
+    assert "does not say whether a token has four bytes or eight" in done.stderr
+    blocks = [json.loads(line) for line in done.stdout.splitlines()]
+    wide = [{**block, "algorithm": f"v2_sha256_64/{w}"} for w in ("u32", "u64") for block in lines_of(w, *arguments)]
+    assert blocks == wide
+
+
+def lines_of(width: str, *arguments: str) -> list[dict[str, object]]:
+    return lines(f"v2_sha256_64/{width}", *arguments)
+
+
+def test_a_token_of_more_than_four_bytes_leaves_one_width() -> None:
+    done = CliRunner().invoke(main, ["hash", "v2_sha256_64", "--tokens", str(2**31), "--block-size", "1"])
+    assert "v2_sha256_64/u32 cannot be" in done.stderr
+    assert [json.loads(line)["algorithm"] for line in done.stdout.splitlines()] == ["v2_sha256_64/u64"]
+    assert done.exit_code == 0

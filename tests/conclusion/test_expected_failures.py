@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kvwire.conclusion import expected_failures, result
-from kvwire.conclusion.conclude import Wanted
 from kvwire.conclusion.expected_failures import Entry, ExpectedFailuresError, dump, general, held, lacking, read
 from kvwire.conclusion.result import Outcome, Result
+from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit, Finding, Verdict, Where
 from kvwire.standard import registry
 
@@ -60,9 +60,8 @@ def told(*outcomes: Outcome, missing: tuple[str, ...] = (), trouble: str = "", *
         troubles=(result.Trouble(text=trouble),) if trouble else (),
         summary=result.Summary(
             headline="h",
-            judged=1,
             total=1,
-            counts={},
+            sentences={},
             not_judged={},
             conclusive_missing=list(missing),
             **{key: value for key, value in fields.items() if key not in run},

@@ -36,7 +36,7 @@ def test_a_death_is_told_with_the_request_in_flight_and_the_end_of_standard_erro
     story.note(ended("a", "Traceback", "  line 3", "KeyError: 7"))
     (trouble,) = result(story).troubles
     assert trouble.text == (
-        "the adapter's process ended by itself (exit code 1) when asked for "
+        "the adapter's process ended by itself after 0 s (exit code 1) when asked for "
         f"`cache` (tokens of 79, lora '7', salt '{'x' * 58}…); "
         "its standard error ends: Traceback |   line 3 | KeyError: 7"
     )
@@ -51,7 +51,7 @@ def test_a_death_between_the_requests_names_the_last_one(answered: bool, said: s
     story.note(ResetCall() if answered else ResetCall(error="it ended"))
     story.note(ended())
     (trouble,) = result(story).troubles
-    assert trouble.text == f"the adapter's process ended by itself (exit code 1){said}"
+    assert trouble.text == f"the adapter's process ended by itself after 0 s (exit code 1){said}"
 
 
 def test_what_an_adapter_keeps_from_being_judged_stands_in_the_headline_and_in_one_line() -> None:

@@ -168,7 +168,7 @@ def run_of(table: Any, verdict: str, expected: str) -> Result:
         holes=(),
         streams=(result.Stream(name="s", form="map", batches=0, events={}, incarnations=1),),
         troubles=(),
-        summary=result.Summary(headline="", judged=1, total=1, counts={}, not_judged={}, conclusive_missing=[]),
+        summary=result.Summary(headline="", total=1, sentences={}, not_judged={}, conclusive_missing=[]),
     )
 
 

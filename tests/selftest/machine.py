@@ -147,7 +147,7 @@ class Machine(RuleBasedStateMachine):
                 self.opened.close()
             self.recorder.close()
         if self.opened is not None:
-            header = run._header(self.target, self.opened, (), (), run.Settings(profile=PROFILE))
+            header = run._header(self.target, self.opened, run.Course(), run.Settings(profile=PROFILE))
             self.judge(Trace(header=header, records=tuple(self.recorder.records)))
 
     def judge(self, recording: Trace) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvwire.conclusion import result
+from kvwire.conclusion.untried import Why
 from kvwire.judges import verdict
 from kvwire.standard import protocol, registry, schemas
 from kvwire.standard.registry import ControlLevel
@@ -22,6 +23,7 @@ from kvwire.trace.calls import Call, PublishCall
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
 from kvwire.trace.kinds import KINDS
 from kvwire.trace.marks import Trouble
+from kvwire.trace.planned import Left, Planned
 from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
 from kvwire.wire.msgpack import walk
 from kvwire.wire.projection import batch_projection, project_batch
@@ -44,6 +46,8 @@ def members(name: str, definition: str) -> tuple[set[str], set[str]]:
         (result.Run, "result", "run", {"kind"}),
         (result.Stream, "result", "stream", {"kind"}),
         (result.Hole, "result", "hole", {"kind"}),
+        (Planned, "trace", "planned", set()),
+        (result.Notice, "result", "notice", {"kind"}),
         (result.Trouble, "result", "trouble", {"kind"}),
         (result.Outcome, "result", "outcome", {"kind"}),
         (result.Summary, "result", "summary", {"kind"}),
@@ -106,6 +110,11 @@ def test_closed_lists() -> None:
     assert remembered == list(get_args(registry.Memory))
     assert defs["verb"]["enum"] == list(protocol.VERBS)
     assert set(defs["verdict"]["enum"]) == set(verdict.Verdict)
+    assert defs["left"]["enum"] == list(Left)
+    lines = schemas.load()["result"]["$defs"]
+    assert [*defs["left"]["enum"], *lines["outcome"]["properties"]["why"]["anyOf"][1]["enum"]] == list(Why)
+    assert lines["notice"]["properties"]["what"]["enum"] == list(get_args(result.What))
+    assert lines["summary"]["properties"]["no_claim"]["items"]["enum"] == list(get_args(result.NoClaim))
     without = schemas.load()["profile"]["properties"]["without"]["items"]["anyOf"]
     assert without[1]["enum"] == list(registry.AREAS)
     assert defs["id"]["pattern"] == f"^KVW-({'|'.join(registry.AREAS)})-[0-9]{{3}}$"
@@ -135,6 +144,7 @@ HEADER = Header(
     profile="replay",
     implementation="example 1",
     probes=("prime",),
+    plan=(Planned(name="live", serves="ENV", left=Left.REFUSED, lacks=("cache",), said="no"),),
     life_from_start=True,
     statement=STATEMENT,
     streams=(StreamInfo(name="a", endpoint="ipc:///run/a", replay="ipc:///run/b", topic="t", rank=0),),
@@ -162,6 +172,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
             left_out=[],
             statement_sha256=STATEMENT.digest,
             only=["SEQ"],
+            not_run={"reset": Left.ONLY},
             reproduce="kvwire check",
         ),
     ),
@@ -170,6 +181,7 @@ LINES: list[tuple[str, msgspec.Struct]] = [
         "result",
         result.Hole(stream="a", incarnation=0, first="1", last="2", attribution="publisher", why="a replay lacks it"),
     ),
+    ("result", result.Notice(what="silent", text="it fell silent", streams=["a"], after_s=1.5)),
     ("result", result.Trouble(text="no handshake")),
     (
         "result",
@@ -190,11 +202,11 @@ LINES: list[tuple[str, msgspec.Struct]] = [
         "result",
         result.Summary(
             headline="not conformant",
-            judged=1,
             total=2,
-            counts={"FAIL": 1},
+            sentences={"FAIL": 1},
             not_judged={"KVW-EVT-022": "not visible in bytes"},
             conclusive_missing=["KVW-ENV-002"],
+            no_claim=["only"],
             verdict=verdict.Verdict.FAIL,
             exit=1,
             expected=1,
@@ -307,7 +319,7 @@ def expected(kind: type[Detail]) -> dict[str, Any]:
 
 def test_every_kind_of_record_has_its_definition() -> None:
     definitions = schemas.load()["trace"]["$defs"]
-    assert {"header", "stream", "record", "end", *BASES.values(), *map(label, KINDS)} == set(definitions)
+    assert {"header", "planned", "stream", "record", "end", *BASES.values(), *map(label, KINDS)} == set(definitions)
     assert {name: definitions[name] for name in BASES.values()} == {name: shape(base) for base, name in BASES.items()}
     assert definitions["record"]["allOf"] == [{"$ref": f"#/$defs/{label(kind)}"} for kind in KINDS]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,3 +182,12 @@ def test_what_a_record_is() -> None:
     assert [name for name, record in records.items() if record.is_live] == ["live-a", "live-b"]
     assert [name for name, record in records.items() if record.is_replay] == ["replay-12"]
     assert StreamInfo(name="s", endpoint="ipc://x").replay is None
+
+
+@pytest.mark.parametrize("where", ["edition", "statement"])
+def test_an_edition_that_nobody_knows_is_refused(where: str) -> None:
+    header = {"trace": FORMAT, "edition": "1", "target": "zmq:", "level": "passive"}
+    header |= {"edition": "99"} if where == "edition" else {"statement": {"edition": "99"}}  # type: ignore[dict-item]
+    raw = [json.dumps(header).encode(), b'{"end":0,"interrupted":false}']
+    with pytest.raises(TraceError, match="line 1: edition '99' is unknown; this harness knows edition '1'"):
+        files.parse(raw)

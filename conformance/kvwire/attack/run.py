@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kvwire.attack.probes.catalog import plan
+from kvwire.attack.probes.catalog import PROBES, plan
 from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
 from kvwire.attack.witness import Recorder, WitnessError
@@ -20,6 +20,7 @@ from kvwire.standard.protocol import AdapterError, Refused, Unsupported
 from kvwire.standard.registry import JOINS
 from kvwire.standard.statement import Statement, Stream
 from kvwire.trace.marks import Trouble
+from kvwire.trace.planned import CUT, Left, Planned
 from kvwire.trace.records import FORMAT, Header, Trace
 
 DEADLINE_S = 120.0
@@ -88,8 +89,7 @@ def run(
     settings = settings or Settings()
     recorder = recorder or Recorder()
     opened: Opened | None = None
-    probes: list[str] = []
-    left_out: list[str] = []
+    course = Course()
     interrupted = False
     try:
         progress("reaching the target")
@@ -100,41 +100,104 @@ def run(
             deadline=time.monotonic() + settings.limits.listen_s + settings.deadline_s,
             seed=settings.seed_for(opened),
         )
-        able = plan(session, "thorough")
-        if settings.probes is None:
-            chosen = plan(session, settings.mode, settings.only)
-            left_out += [probe.name for probe in able if probe not in chosen]
-        else:
-            chosen = tuple(probe for probe in able if probe.name in settings.probes)
-        _probe(session, opened, chosen, probes, progress)
+        course = Course.of(session, settings)
+        _probe(session, opened, course, progress)
     except KeyboardInterrupt:
         interrupted = True
+        course.cut(Left.INTERRUPTED)
     except (AdapterError, WitnessError) as error:
         recorder.note(Trouble(text=str(error)))
+        course.cut(Left.ENDED)
     finally:
         _close(recorder, opened, progress)
     return Trace(
-        header=_header(target, opened, tuple(probes), tuple(left_out), settings),
+        header=_header(target, opened, course, settings),
         records=tuple(recorder.records),
         interrupted=interrupted,
     )
 
 
-def _probe(session: Session, opened: Opened, chosen: tuple[Probe, ...], probes: list[str], progress: Progress) -> None:
+class Course:
+    """What becomes of each probe of a run.
+
+    ``todo`` are those that are to be carried out, in order; ``probes`` those that were begun.
+    """
+
+    def __init__(self, todo: tuple[Probe, ...] = (), left: dict[str, Left] | None = None) -> None:
+        self.todo = list(todo)
+        self.probes: list[str] = []
+        self.left = left or {}
+        self.planned: dict[str, Planned] = {}
+
+    @classmethod
+    def of(cls, session: Session, settings: Settings) -> Course:
+        """What a run is to do with this target."""
+        able = plan(session, "thorough")
+        if settings.probes is not None:
+            return cls(tuple(probe for probe in able if probe.name in settings.probes))
+        chosen = plan(session, settings.mode, settings.only)
+        left = {probe.name: _left(probe, session, settings) for probe in able if probe not in chosen}
+        course = cls(chosen, left)
+        known = dict.fromkeys((*PROBES, *chosen))
+        course.planned = {probe.name: _planned(probe, session, left.get(probe.name)) for probe in known}
+        return course
+
+    def cut(self, why: Left, said: str = "") -> None:
+        """The probe that is under way, and what was to come, is not carried out to its end."""
+        for probe in self.todo:
+            self.leave(probe, why, said)
+        self.todo.clear()
+
+    def leave(self, probe: Probe, why: Left, said: str = "") -> None:
+        """A probe is not carried out, or not to its end."""
+        if why in CUT and probe.name not in self.probes:
+            self.left[probe.name] = why
+        if probe.name in self.planned:
+            self.planned[probe.name] = msgspec.structs.replace(self.planned[probe.name], left=why, said=said)
+
+
+def _left(probe: Probe, session: Session, settings: Settings) -> Left:
+    return Left.ONLY if probe.applies(session, settings.mode) else Left.MODE
+
+
+def _planned(probe: Probe, session: Session, left: Left | None) -> Planned:
+    lacks = probe.needs - session.can
+    if lacks:
+        left = Left.REPLAY if "replayable" in lacks else Left.DECLARATION if lacks == {"heartbeat"} else Left.VERB
+    survived = (requirement.removeprefix("KVW-") for requirement in probe.must_survive)
+    serves = " ".join(dict.fromkeys((*probe.serves.split(), *survived)))
+    return Planned(name=probe.name, serves=serves, left=left, lacks=tuple(sorted(lacks)))
+
+
+def _over(session: Session) -> Left | None:
+    """Why nothing more can be done; None when it can."""
+    if session.left() > 0:
+        return None
+    return Left.FULL if session.recorder.full else Left.TIME if session.alive() else Left.ENDED
+
+
+def _probe(session: Session, opened: Opened, course: Course, progress: Progress) -> None:
     """Run the probes in order; a refusal ends one probe, a broken adapter ends them all."""
-    for probe in chosen:
-        if session.left() <= 0:
+    while course.todo:
+        if (over := _over(session)) is not None:
+            course.cut(over)
             break
+        probe = course.todo[0]
         progress(f"probe {probe.name}")
-        probes.append(probe.name)
+        course.probes.append(probe.name)
         try:
             probe(session)
         except (Refused, Unsupported) as error:
             session.trouble(f"probe {probe.name} could not be carried out: {error}", session.driven.name)
+            course.leave(probe, Left.REFUSED, str(error))
         except AdapterError as error:
             if opened.alive():
                 session.trouble(f"probe {probe.name}: {error}", session.driven.name)
+            course.cut(Left.ENDED, str(error))
             break
+        if (over := _over(session)) is not None:
+            course.leave(probe, over)
+        del course.todo[0]
 
 
 def _close(recorder: Recorder, opened: Opened | None, progress: Progress) -> None:
@@ -153,8 +216,7 @@ def _close(recorder: Recorder, opened: Opened | None, progress: Progress) -> Non
 def _header(
     target: LiveTarget,
     opened: Opened | None,
-    probes: tuple[str, ...],
-    left_out: tuple[str, ...],
+    course: Course,
     settings: Settings,
 ) -> Header:
     if opened is None:
@@ -164,7 +226,7 @@ def _header(
             target=target.text,
             level="passive",
             profile=settings.profile or "core",
-            probes=probes,
+            mode=settings.mode,
         )
     return Header(
         trace=FORMAT,
@@ -177,8 +239,9 @@ def _header(
         profile=settings.profile or default_profile(opened.statement, opened.streams),
         implementation=opened.implementation,
         mode=settings.mode,
-        probes=probes,
-        left_out=left_out,
+        probes=tuple(course.probes),
+        left_out=tuple(course.left),
+        plan=tuple(course.planned.values()),
         life_from_start=opened.life_from_start,
         statement=opened.statement,
         streams=opened.infos,

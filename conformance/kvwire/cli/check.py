@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +15,14 @@ from rich.console import Console
 
 from kvwire.attack import targets
 from kvwire.attack.probes.kit.session import Limits, Mode
-from kvwire.attack.run import Progress, Settings, run, silent
+from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
+from kvwire.attack.targets.listening import ListenTarget
 from kvwire.cli.baseline import expectations, today
 from kvwire.conclusion import expected_failures, result
-from kvwire.conclusion.conclude import FilterError, Wanted, conclude, select
+from kvwire.conclusion.conclude import FilterError, conclude, select
 from kvwire.conclusion.expected_failures import Entry
+from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.report.console import render
 from kvwire.standard import registry
@@ -26,6 +31,16 @@ from kvwire.trace import files
 from kvwire.trace.records import Trace, TraceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+PIPE_COLUMNS = 140
+"""How wide a report is that goes into a pipe or a file."""
+QUICK_LISTEN_S = 4.0
+"""How long a quick run listens to a target that is not driven."""
+QUICK_S = 8.0
+"""When a quick run ends at the latest, after it could have listened."""
+HANDSHAKE_S = 2.0
+"""For how long a handshake is awaited at least, however short ``--for`` is."""
+WORK_S = 5.0
+"""What ``--for`` leaves at least for everything but listening."""
 
 
 def _profile(name: str) -> Profile:
@@ -46,6 +61,34 @@ def _progress() -> Iterator[Progress]:
         yield lambda text: status.update(f"{text} …")
 
 
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Inside, SIGTERM ends a run as Ctrl-C does: what was found is kept."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
+    """How a run is made; ``seconds`` to listen to a target that nobody drives bound what else is done."""
+    limits, deadline_s = Limits(), DEADLINE_S
+    if mode == "quick":
+        limits, deadline_s = msgspec.structs.replace(limits, listen_s=QUICK_LISTEN_S), QUICK_S
+    if seconds is not None:
+        limits = msgspec.structs.replace(limits, listen_s=seconds, handshake_s=min(max(HANDSHAKE_S, seconds), 5.0))
+        deadline_s = min(deadline_s, max(WORK_S, seconds))
+    return Settings(profile=profile, mode=mode, only=only, limits=limits, deadline_s=deadline_s)
+
+
 def _writable(path: Path | None, option: str) -> None:
     """Refuse before the run what would lose its result after it."""
     if path is not None and not path.absolute().parent.is_dir():
@@ -61,6 +104,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[Entry, ...] | None
     json: Path | None
     quiet: bool
+    verbose: bool
 
 
 def _asked(
@@ -71,6 +115,7 @@ def _asked(
     strict: bool,
     allow_inconclusive: bool,
     quiet: bool,
+    verbose: bool,
 ) -> _Asked:
     """The shared options, tried before a run: what would lose its result after it is refused."""
     try:
@@ -87,7 +132,14 @@ def _asked(
         expected=None if expected is None else expectations(expected),
         json=json,
         quiet=quiet,
+        verbose=verbose,
     )
+
+
+def _console() -> Console:
+    """Where the report goes; a pipe has no width, and lines that are broken in it are hard to search."""
+    console = Console(soft_wrap=False)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(soft_wrap=False, width=PIPE_COLUMNS)
 
 
 def _finish(judged: Trace, asked: _Asked) -> int:
@@ -99,7 +151,7 @@ def _finish(judged: Trace, asked: _Asked) -> int:
     if asked.json is not None:
         asked.json.write_bytes(result.dump(outcome))
     if not asked.quiet:
-        render(outcome, Console(soft_wrap=False))
+        render(outcome, _console(), verbose=asked.verbose)
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
     assert outcome.summary.exit is not None
@@ -124,6 +176,7 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
             click.option("--strict", is_flag=True, help="A warning is a failure."),
             click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
             click.option("--quiet", is_flag=True, help="No report; the exit code and the files say it all."),
+            click.option("--verbose", "-v", is_flag=True, help="A row for each sentence and stream besides."),
         )
     ):
         command = option(command)
@@ -136,9 +189,12 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
 @click.option("--drive", metavar="openai:URL", help="Drive the engine behind zmq:… by its OpenAI-compatible API.")
 @click.option("--record", type=_FILE, help="Write the trace of the run to this file; judge it again with `judge`.")
 @click.option(
-    "--for", "seconds", type=click.FloatRange(min=0.1), help="Seconds to listen to a target that is not driven (10)."
+    "--for",
+    "seconds",
+    type=click.FloatRange(min=0.1),
+    help="Seconds to listen to a target that is not driven (10); what else is done takes as many at most, or 5.",
 )
-@click.option("--quick", is_flag=True, help="Listen, work a little and ask for replay; no attack (10 s at most).")
+@click.option("--quick", is_flag=True, help="Listen (4 s), work a little, ask for replay; no attack, no claim (12 s).")
 @click.option("--thorough", is_flag=True, help="Everything, long runs under pressure included (minutes).")
 def check(
     target: str,
@@ -149,6 +205,7 @@ def check(
     strict: bool,
     allow_inconclusive: bool,
     quiet: bool,
+    verbose: bool,
     drive: str | None,
     record: Path | None,
     seconds: float | None,
@@ -169,8 +226,10 @@ def check(
     FILE.toml                       a conformance statement
 
     \b
-    Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive (something that the
-    profile wants shown was not), 4 error (the target was not reached, or the harness failed), 130 interrupted.
+    Exit codes: 0 conformant at this level (with --quick or --only: nothing broken was seen, which is no claim),
+    1 not conformant, 2 usage, 3 inconclusive (something that the profile wants shown was not, the connection
+    was lost for good, or time ran out), 4 error (the target was not reached, or the harness failed),
+    130 interrupted (Ctrl-C or SIGTERM; what was found is kept).
     With --expected-failures, what the file expects does not count, and an entry that does not come true is 1.
     """  # noqa: D301 - click reads the \b
     try:
@@ -179,7 +238,7 @@ def check(
             place = targets.drive(place, drive)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
-    asked = _asked(json, profile, only, expected, strict, allow_inconclusive, quiet)
+    asked = _asked(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
     _writable(record, "--record")
     if quick and thorough:
         raise click.UsageError("--quick and --thorough exclude each other")
@@ -189,10 +248,10 @@ def check(
                 "a trace is judged, not run: --record, --for, --quick and --thorough say nothing here"
             )
         return _judge(place.path, asked)
-    limits = Limits() if seconds is None else msgspec.structs.replace(Limits(), listen_s=seconds)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
-    with _progress() as progress:
-        recorded = run(place, Settings(profile=profile, mode=mode, only=asked.ids, limits=limits), progress)
+    with _terminable(), _progress() as progress:
+        bounded = seconds if isinstance(place, ListenTarget) else None
+        recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress)
     if record is not None:
         files.write(recorded, record)
     return _finish(recorded, asked)
@@ -210,12 +269,13 @@ def judge_command(
     strict: bool,
     allow_inconclusive: bool,
     quiet: bool,
+    verbose: bool,
 ) -> int:
     """Judge a recorded run again: the same trace gets the same verdicts.
 
     Exit codes are those of `kvwire check`.
     """
-    return _judge(file, _asked(json, profile, only, expected, strict, allow_inconclusive, quiet))
+    return _judge(file, _asked(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose))
 
 
 def _judge(file: Path, asked: _Asked) -> int:

@@ -10,14 +10,18 @@ import msgspec
 from kvwire_reference import hashing
 from kvwire_reference.hashing import Algorithm, ChainState, RangeError, Token
 
-ALGORITHMS = (*hashing.ALGORITHMS, "v2_sha256/u32", "v2_sha256/u64")
+BARE = "v2_sha256_64"
+"""The label that does not say how wide a token is: either function of ``WIDTHS``."""
+WIDTHS = (f"{BARE}/u32", f"{BARE}/u64")
+ALGORITHMS = (*hashing.ALGORITHMS, BARE, "v2_sha256/u32", "v2_sha256/u64")
 """What ``kvwire hash`` computes; ``v2_sha256`` is the full key, a label of the pull API and never a wire hash."""
 
 
-class HashedBlock(msgspec.Struct, frozen=True, kw_only=True):
+class HashedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line: the 64-bit hash unsigned and as it stands on the wire (signed), and the full 256-bit key if known.
 
-    ``partial``: the block is not full. It has a hash, and is never announced on the wire.
+    ``partial``: the block is not full. It has a hash, and is never announced on the wire. ``algorithm`` is said where
+    several were asked for by one label.
     """
 
     block: int
@@ -26,6 +30,7 @@ class HashedBlock(msgspec.Struct, frozen=True, kw_only=True):
     signed: str | None
     key: str | None
     partial: bool
+    algorithm: str = ""
 
 
 def parse_tokens(text: str) -> list[Token]:
@@ -110,6 +115,18 @@ def hashed(
         )
 
 
+def _both(tokens: list[Token], block_size: int, starts: list[ChainState]) -> None:
+    """The blocks by either function of the bare label; what four bytes do not hold has only the other."""
+    for name, state in zip(WIDTHS, starts, strict=True):
+        try:
+            for block in list(hashed(name, tokens, block_size, state, truncated=True)):
+                click.echo(msgspec.json.encode(msgspec.structs.replace(block, algorithm=name)))
+        except RangeError as error:
+            if name == WIDTHS[-1]:
+                raise
+            click.echo(f"{name} cannot be: {error}", err=True)
+
+
 @click.command("hash")
 @click.argument("algorithm", type=click.Choice(ALGORITHMS), metavar="ALGORITHM")
 @click.option("--tokens", required=True, help="Token ids separated by commas; a digest token as 64 hex digits.")
@@ -132,12 +149,20 @@ def hash_command(
     """Hash tokens block by block; one JSON line per block.
 
     ALGORITHM is one of v1_block_key, v2_sha256_64/u32, v2_sha256_64/u64, v2_sha256_low64/u32, v2_sha256_low64/u64,
-    v2_sha256/u32 and v2_sha256/u64.
+    v2_sha256/u32 and v2_sha256/u64. The bare label v2_sha256_64 does not say how many bytes a token has: it gives the
+    hashes of both widths.
     """
     if salt is not None and salt_id is not None:
         raise click.UsageError("--salt and --salt-id exclude each other")
     try:
         scope = hashing.salt_id(salt) if salt is not None else salt_id
+        if algorithm == BARE:
+            why = "does not say whether a token has four bytes or eight: both follow"
+            click.echo(f"{BARE} {why}; a consumer settles on the one that reproduces the first root block", err=True)
+            _both(
+                parse_tokens(tokens), block_size, [_start(name, lora_id, scope, parent, parent_key) for name in WIDTHS]
+            )
+            return
         state = _start(algorithm, lora_id, scope, parent, parent_key)
         truncated = not algorithm.startswith("v2_sha256/")
         for block in hashed(algorithm, parse_tokens(tokens), block_size, state, truncated=truncated):

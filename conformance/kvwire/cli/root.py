@@ -35,7 +35,8 @@ def main() -> None:
     kvwire check 'exec:COMMAND'                   a publisher behind an adapter
     kvwire explain SEQ-004                        one sentence, and what decides it
 
-    Exit codes: 0 conformant at this level, 1 not conformant, 2 usage, 3 inconclusive, 4 error, 130 interrupted.
+    Exit codes: 0 conformant at this level (or nothing broken, where a run makes no claim), 1 not conformant, 2 usage,
+    3 inconclusive, 4 error, 130 interrupted.
     """  # noqa: D301 - click reads the \b
 
 

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from kvwire.conclusion import result
+from kvwire.conclusion.description import event_at
 from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.conclusion.notices import death, notices
 from kvwire.conclusion.result import Result
+from kvwire.conclusion.summary import Wanted, summary
+from kvwire.conclusion.untried import Heard, Why, inconclusive, lacking, not_applicable
 from kvwire.history.losses import losses
 from kvwire.history.timeline import Attribution
 from kvwire.judges import JUDGES
-from kvwire.judges.verdict import Exit, Finding, Outcome, Reason, Verdict, Where, aggregate, exit_code
-from kvwire.standard.registry import ControlLevel, Profile, Registry, UnknownNameError
+from kvwire.judges.verdict import Finding, Outcome, Reason, Verdict, Where
+from kvwire.standard.registry import Profile, Registry, Requirement, UnknownNameError
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.probing import probes
-from kvwire.trace.records import Header, Source, Trace
+from kvwire.trace.records import LIVE, Header, Source, Trace
 
-BY_ADAPTER = frozenset({"envelope", "encoder"})
-"""What a publisher is seldom without: who says that the adapter makes it takes most sentences away."""
+LIVE_SOURCES = frozenset(source.value for source in LIVE)
 
 
 class FilterError(ValueError):
     """A filter that matches nothing; the message names it."""
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked of a run: a filter of ids or areas, and how strict the exit code is."""
-
-    only: tuple[str, ...] = ()
-    strict: bool = False
-    allow_inconclusive: bool = False
 
 
 def select(only: tuple[str, ...], registry: Registry) -> frozenset[str] | None:
@@ -72,14 +66,31 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
     outcomes = [outcome for stream in judged for outcome in stream.outcomes]
     outcomes, died = _deaths(trace, outcomes, only)
     troubles += [result.Trouble(text=text) for text in died]
-    probe_of = probes(trace.records)
+    said = notices(trace, judged)
+    heard = {
+        (one.stream.name, asked): _heard(trace, one.stream.name, said, asked=asked)
+        for one in judged
+        for asked in (False, True)
+    }
+    place = _Places(trace)
     return Result(
         run=_run(trace, profile, wanted),
         streams=tuple(_stream(stream) for stream in judged),
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
-        outcomes=tuple(_line(outcome, registry, probe_of) for outcome in outcomes),
-        summary=_summary(trace, judged, outcomes, troubles, registry, profile, wanted, only),
+        notices=said,
+        outcomes=tuple(
+            _line(
+                outcome,
+                requirement := registry[outcome.requirement],
+                profile,
+                trace.header,
+                heard[outcome.stream, "replayable" in requirement.needs],
+                place,
+            )
+            for outcome in outcomes
+        ),
+        summary=summary(trace, judged, outcomes, said, registry, profile, wanted, only, troubled=bool(troubles)),
     )
 
 
@@ -119,7 +130,7 @@ def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) 
         survive = set(stimulus.must_survive) if isinstance(stimulus, Stimulus) else set()
         if only is not None:
             survive &= only
-        how = f"the adapter's process ended by itself ({end.how})"
+        how = death(end.how, (record.t_ns - trace.records[0].t_ns) / 1e9)
         if stimulus is None or not survive:
             said = " | ".join((end.stderr or ())[-3:])
             texts.append(f"{how}{_in_flight(stimulus)}{'; its standard error ends: ' + said if said else ''}")
@@ -172,21 +183,54 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
         probes=list(header.probes),
         left_out=list(header.left_out),
         only=list(wanted.only),
+        not_run={probe.name: probe.left for probe in header.plan if probe.left is not None},
         statement_sha256=header.statement.digest,
         reproduce=shlex.join(words),
     )
 
 
-def _probed(finding: Finding, probe_of: Callable[[int], str | None]) -> Finding:
-    """The finding with the probe during which its record was made."""
-    where = finding.where
-    if where.record is None:
-        return finding
-    return msgspec.structs.replace(finding, where=msgspec.structs.replace(where, probe=probe_of(where.record)))
+def _heard(trace: Trace, stream: str, notices: Sequence[result.Notice], *, asked: bool) -> Heard:
+    """What became of a stream as a whole; ``asked``: of its replay socket, where that was another thing."""
+    for record in trace.records:
+        if record.stream == stream and isinstance(record.detail, Unreachable):
+            live = not LIVE_SOURCES.isdisjoint(record.detail.of)
+            if live or asked:
+                return Heard(why=Why.UNREACHABLE, said=f"no ZeroMQ handshake on {record.detail.endpoint}")
+    ends = {"connection-lost": Why.LOST, "nothing-came": Why.SILENT}
+    for notice in notices:
+        if notice.what in ends and stream in notice.streams:
+            return Heard(why=ends[notice.what], said=notice.text)
+    return Heard()
 
 
-def _line(outcome: Outcome, registry: Registry, probe_of: Callable[[int], str | None]) -> result.Outcome:
-    requirement = registry[outcome.requirement]
+class _Places:
+    """What the trace tells of the place of a finding."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._records = trace.records
+        self._probe_of = probes(trace.records)
+
+    def __call__(self, finding: Finding) -> Finding:
+        """The finding with the probe during which its record was made, and the event that stands at its place."""
+        where = finding.where
+        if where.record is None:
+            return finding
+        probe, event = self._probe_of(where.record), None
+        if where.frame == "payload" and where.offset is not None:
+            event = event_at(self._records[where.record], where.offset)
+        return msgspec.structs.replace(finding, where=msgspec.structs.replace(where, probe=probe, event=event))
+
+
+def _line(
+    outcome: Outcome, requirement: Requirement, profile: Profile, header: Header, heard: Heard, place: _Places
+) -> result.Outcome:
+    why, reason, lacks = None, outcome.reason, list[str]()
+    if outcome.verdict is Verdict.INCONCLUSIVE:
+        why, reason = inconclusive(outcome, header.plan, header.mode, heard)
+    elif outcome.verdict is Verdict.NOT_APPLICABLE:
+        replay = any(stream.name == outcome.stream and stream.replay is not None for stream in header.streams)
+        lacks = lacking(requirement, header.can, replay=replay) if outcome.reason == Reason.BEYOND else []
+        why = not_applicable(outcome, profile, lacks, driven=header.level == "driven")
     return result.Outcome(
         requirement=outcome.requirement,
         stream=outcome.stream,
@@ -195,8 +239,10 @@ def _line(outcome: Outcome, registry: Registry, probe_of: Callable[[int], str | 
         sentence=requirement.sentence,
         witnesses=outcome.witnesses,
         violations=outcome.violations,
-        reason=outcome.reason,
-        findings=[_probed(finding, probe_of) for finding in outcome.findings],
+        reason=reason,
+        why=why,
+        lacks=lacks,
+        findings=[place(finding) for finding in outcome.findings],
         notes=outcome.notes,
     )
 
@@ -235,81 +281,3 @@ def _holes(judged: Judged) -> list[result.Hole]:
         )
         for loss in losses(judged.timeline)
     ]
-
-
-# --- the summary -------------------------------------------------------------------------------------------------
-
-
-def _summary(
-    trace: Trace,
-    judged: list[Judged],
-    outcomes: list[Outcome],
-    troubles: list[result.Trouble],
-    registry: Registry,
-    profile: Profile,
-    wanted: Wanted,
-    only: frozenset[str] | None,
-) -> result.Summary:
-    level = _shown(trace.header)
-    needed = frozenset(profile.conclusive.get(level, ())) if only is None else only
-    missing = sorted({o.requirement for o in outcomes if o.verdict is Verdict.INCONCLUSIVE and o.requirement in needed})
-    verdict = overall([(o.requirement, o.verdict) for o in outcomes], missing, troubled=bool(troubles))
-    claimed = [r for r in registry.binding("publisher") if r.id in profile.ids and (only is None or r.id in only)]
-    not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in JUDGES}
-    return result.Summary(
-        headline=_headline(trace, judged, outcomes, verdict, profile),
-        judged=len(claimed) - len(not_judged),
-        total=len(claimed),
-        counts=dict(sorted(Counter(str(outcome.verdict) for outcome in outcomes).items())),
-        not_judged=not_judged,
-        conclusive_missing=missing,
-        verdict=None if trace.interrupted else verdict,
-        exit=None if trace.interrupted else int(exit_of(verdict, wanted)),
-        interrupted=trace.interrupted,
-    )
-
-
-def overall(verdicts: Sequence[tuple[str, Verdict]], missing: Collection[str], *, troubled: bool) -> Verdict:
-    """The aggregate of a run from ids and verdicts: what is INCONCLUSIVE counts only where it is ``missing``."""
-    counted = [verdict for name, verdict in verdicts if verdict is not Verdict.INCONCLUSIVE or name in missing]
-    verdict = aggregate([*counted, Verdict.ERROR] if troubled else counted)
-    return Verdict.INCONCLUSIVE if verdict is Verdict.NOT_APPLICABLE and verdicts else verdict
-
-
-def exit_of(verdict: Verdict, wanted: Wanted) -> Exit:
-    """The exit code of an aggregate, as strict as the user wants it."""
-    code = exit_code(verdict, strict=wanted.strict)
-    return Exit.CONFORMANT if code is Exit.INCONCLUSIVE and wanted.allow_inconclusive else code
-
-
-def _shown(header: Header) -> ControlLevel:
-    """The level whose conclusions a run owes: a quick one attacks nothing, whatever it could have driven."""
-    if header.mode != "quick":
-        return header.level
-    return "replayable" if any(stream.replay for stream in header.streams) else "passive"
-
-
-def _headline(trace: Trace, judged: list[Judged], outcomes: list[Outcome], verdict: Verdict, profile: Profile) -> str:
-    scope = f"edition {trace.header.edition}, profile {profile.profile}, {trace.header.level}"
-    if BY_ADAPTER & set(trace.header.sets):
-        count = len({o.requirement for o in outcomes if o.reason == Reason.OURS})
-        said = ", ".join(trace.header.sets)
-        scope += f"; on the adapter's word ({said} are not the publisher's) {count} sentences were not judged"
-    if trace.interrupted:
-        return f"interrupted: what was found so far, no verdict on the whole ({scope})"
-    failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})
-    legacy = sorted({stream.form for stream in judged if stream.form.startswith("array")})
-    if legacy:
-        broken = (judge.requirement for judge in JUDGES.values() if judge.arrays == "break")
-        # Arrays break it under a legacy profile too, which does not list it.
-        failed = sorted({*failed, *(requirement.removeprefix("KVW-") for requirement in broken)})
-        return f"legacy {', '.join(legacy)}; edition 1: not conformant ({', '.join(failed)})"
-    match verdict:
-        case Verdict.FAIL:
-            return f"not conformant ({', '.join(failed)}); {scope}"
-        case Verdict.ERROR:
-            return f"error: the run could not be carried out; {scope}"
-        case Verdict.INCONCLUSIVE:
-            return f"inconclusive: too little was seen; {scope}"
-        case _:
-            return f"conformant as far as this level shows; {scope}"

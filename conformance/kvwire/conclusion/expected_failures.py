@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from kvwire.conclusion.conclude import Wanted, exit_of, overall
-from kvwire.conclusion.result import Outcome, Result
+from kvwire.conclusion.result import INCOMPLETE, Outcome, Result
+from kvwire.conclusion.summary import Wanted, exit_of, overall
 from kvwire.judges.verdict import Exit, Verdict
 from kvwire.standard.registry import Registry, UnknownNameError
 
@@ -116,7 +116,8 @@ def held(result: Result, entries: Sequence[Entry], today: str, wanted: Wanted) -
     unexpected = [] if result.summary.interrupted else list(_unexpected(outcomes, entries, live, result))
     missing = result.summary.conclusive_missing
     verdicts = [(one.requirement, Verdict.PASS if one.expected else one.verdict) for one in outcomes]
-    code = exit_of(overall(verdicts, missing, troubled=bool(result.troubles)), wanted)
+    incomplete = not INCOMPLETE.isdisjoint(result.summary.no_claim)
+    code = exit_of(overall(verdicts, missing, troubled=bool(result.troubles), incomplete=incomplete), wanted)
     if unexpected and code is not Exit.ERROR:
         code = Exit.NOT_CONFORMANT
     summary = msgspec.structs.replace(
@@ -182,6 +183,8 @@ def partial(result: Result) -> str | None:
         return "it is of a quick run (--quick)"
     if result.summary.interrupted:
         return "its run was interrupted"
+    if not INCOMPLETE.isdisjoint(result.summary.no_claim):
+        return f"its run was not whole ({result.summary.headline})"
     if result.troubles:
         return f"its run was in trouble: {result.troubles[0].text}"
     return None

@@ -8,6 +8,9 @@ from kvwire.standard.registry import Profile, Requirement
 from kvwire.trace.records import Header, StreamInfo
 from kvwire.wire.events import Form
 
+NOTHING = "nothing was seen that could have broken it"
+"""The reason of a sentence that had no occasion."""
+
 
 def applicable(requirement: Requirement, stream: StreamInfo, header: Header) -> bool:
     """Whether this run has the control over the stream that the sentence needs."""
@@ -64,4 +67,4 @@ def outcome(
         return verdict(Verdict.NOT_APPLICABLE, Reason.NOT_USED)
     if (reason := JUDGES[requirement.id].unclaimed(stream, header.statement.of_stream(stream.name))) is not None:
         return verdict(Verdict.NOT_APPLICABLE, reason)
-    return verdict(Verdict.INCONCLUSIVE, "nothing was seen that could have broken it")
+    return verdict(Verdict.INCONCLUSIVE, NOTHING)

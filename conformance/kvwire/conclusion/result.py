@@ -5,12 +5,14 @@ of it, and of nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
+from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Finding, Verdict
 from kvwire.standard.registry import ControlLevel
+from kvwire.trace.planned import Left
 
 FORMAT = "kvwire-result-1"
 
@@ -21,7 +23,8 @@ class ResultError(ValueError):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="run"):
     """The first line: what was run against what. ``only`` are the ids and areas that it was restricted to,
-    ``reproduce`` is the command that runs it again.
+    ``reproduce`` is the command that runs it again. ``not_run`` says of each probe that was not carried out to its end
+    why, where the trace tells.
     """
 
     format: str
@@ -37,11 +40,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     left_out: list[str]
     statement_sha256: str
     only: list[str] = msgspec.field(default_factory=list)
+    not_run: dict[str, Left] = msgspec.field(default_factory=dict)
     reproduce: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="outcome"):
-    """The verdict on one requirement and stream; ``expected`` is the reason why it is no surprise."""
+    """The verdict on one requirement and stream; ``expected`` is the reason why it is no surprise.
+
+    ``why`` of what is INCONCLUSIVE or NOT-APPLICABLE is one of a closed list, and ``reason`` says it in words.
+    ``lacks`` is what the run could not do of what the sentence needs: verbs of the adapter, ``replayable``.
+    """
 
     requirement: str
     stream: str
@@ -51,6 +59,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     witnesses: int = 0
     violations: int = 0
     reason: str = ""
+    why: Why | None = None
+    lacks: list[str] = msgspec.field(default_factory=list)
     findings: list[Finding] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     expected: str = ""
@@ -81,26 +91,56 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     notes: list[str] = msgspec.field(default_factory=list)
 
 
+What = Literal[
+    "died",
+    "connection-lost",
+    "connection-back",
+    "silent",
+    "nothing-came",
+    "stopped",
+    "one-rank",
+    "refused",
+]
+"""What a notice is about: the closed list."""
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="notice"):
+    """What no sentence speaks of and a reader must know, in one line; ``after_s`` is when, in seconds of the run."""
+
+    what: What
+    text: str
+    streams: list[str] = msgspec.field(default_factory=list)
+    after_s: float | None = None
+
+
 class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="trouble"):
     """The harness's own trouble, or a target that could not be reached: never counted against the target."""
 
     text: str
 
 
+NoClaim = Literal["quick", "only", "interrupted", "cut", "lost"]
+"""Why a run makes no claim of conformance: the closed list."""
+INCOMPLETE: frozenset[NoClaim] = frozenset({"cut", "lost"})
+"""Those that leave a run inconclusive that found nothing broken: it was meant to be whole."""
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="summary"):
     """The last line: the aggregate and the exit code; both absent from an interrupted run.
 
-    ``judged`` of ``total`` publisher sentences of the profile got a verdict; ``not_judged`` gives the reason of each
-    other one. ``conclusive_missing`` are the ids that the profile wants conclusive at this level and that were not.
+    ``sentences`` counts those of the profile by verdict, the worst over all streams; with those that are
+    ``not_judged``, for the reasons there, they are ``total``. ``conclusive_missing`` are the ids that the profile wants
+    conclusive at this level and that were not. ``no_claim``: why the run claims no conformance, whatever the verdict on
+    what it saw.
     ``expected`` outcomes do not count for the exit code; ``unexpected`` has a line for each expectation that failed.
     """
 
     headline: str
-    judged: int
     total: int
-    counts: dict[str, int]
+    sentences: dict[str, int]
     not_judged: dict[str, str]
     conclusive_missing: list[str]
+    no_claim: list[NoClaim] = msgspec.field(default_factory=list)
     verdict: Verdict | None = None
     exit: int | None = None
     interrupted: bool = False
@@ -108,8 +148,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     unexpected: list[str] = msgspec.field(default_factory=list)
 
 
-Line = Run | Outcome | Hole | Stream | Trouble | Summary
-Kind = TypeVar("Kind", Run, Outcome, Hole, Stream, Trouble, Summary)
+Line = Run | Outcome | Hole | Stream | Notice | Trouble | Summary
+Kind = TypeVar("Kind", Run, Outcome, Hole, Stream, Notice, Trouble, Summary)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,12 +161,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[Stream, ...]
     troubles: tuple[Trouble, ...]
     summary: Summary
+    notices: tuple[Notice, ...] = ()
 
     def lines(self) -> Iterator[Line]:
         """Every line, in the order of the stream."""
         yield self.run
         yield from self.streams
         yield from self.holes
+        yield from self.notices
         yield from self.troubles
         yield from self.outcomes
         yield self.summary
@@ -163,6 +205,7 @@ def parse(raw: bytes) -> Result:
         outcomes=of(Outcome),
         holes=of(Hole),
         streams=of(Stream),
+        notices=of(Notice),
         troubles=of(Trouble),
         summary=summaries[0],
     )

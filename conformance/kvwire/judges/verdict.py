@@ -62,7 +62,8 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A place in the trace: record index, sequence number, frame, byte offset in the frame, and the bytes in hex.
 
     ``stored`` is the number of the batch that last stored the block of which a finding speaks, where that is known.
-    ``probe`` is the probe during which the record was made; the conclusion adds it, where the trace tells.
+    ``probe`` is the probe during which the record was made, and ``event`` what stands at this place: its type, medium,
+    group and kind; the conclusion adds both, where the trace tells.
     """
 
     record: int | None = None
@@ -72,6 +73,7 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     hex: str | None = None
     stored: str | None = None
     probe: str | None = None
+    event: str | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -1,16 +1,22 @@
-"""The report for people: a table of verdicts, then each failure with its sentence, place, and a way to see it again."""
+"""The report for people: what the run comes to, then each failure with its sentence, place, and a way to see it again,
+then what is open, and at last what holds, folded by area.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
-from kvwire.judges.verdict import Finding, Reason, Verdict
+from kvwire.conclusion.untried import Why
+from kvwire.judges.verdict import Finding, Verdict
+from kvwire.report.words import WHY, counted, short, singular, worded
 
 STYLES = {
     Verdict.PASS: "green",
@@ -20,9 +26,21 @@ STYLES = {
     Verdict.NOT_APPLICABLE: "dim",
     Verdict.ERROR: "bold red",
 }
+MARKS = {
+    Verdict.PASS: "✓",
+    Verdict.WARN: "warn",
+    Verdict.FAIL: "✗",
+    Verdict.ERROR: "error",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.NOT_APPLICABLE: "–",
+}
+"""How verdicts are counted in the line of an area; where a sentence has several streams, the first of these counts."""
+WORST = (Verdict.ERROR, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.NOT_APPLICABLE)
 PROBLEMS = (Verdict.FAIL, Verdict.ERROR, Verdict.WARN)
 SHOWN = 12
-"""How many holes, and how many ids of one reason, are listed at most."""
+"""How many holes, and how many open sentences with reasons of their own, are listed at most."""
+STREAMS = 4
+"""How many streams are described one by one at most."""
 
 
 def _cell(outcome: result.Outcome) -> Text:
@@ -40,12 +58,18 @@ def _remark(outcome: result.Outcome) -> str:
     if outcome.notes:
         return "; ".join(outcome.notes)
     if outcome.findings:
-        return outcome.findings[0].seen
-    return outcome.reason
+        return singular(outcome.findings[0].seen)
+    lacks = f": needs {', '.join(outcome.lacks)}" if outcome.lacks else ""
+    return outcome.reason + lacks
+
+
+def claimed(report: Result) -> list[result.Outcome]:
+    """The outcomes of the sentences that the profile has."""
+    return [outcome for outcome in report.outcomes if outcome.why is not Why.PROFILE]
 
 
 def verdicts(report: Result) -> Table:
-    """One row per requirement and stream, in the order of the areas."""
+    """One row per requirement of the profile and stream, in the order of the areas."""
     several = len(report.run.streams) > 1
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     table.add_column("sentence", no_wrap=True)
@@ -54,13 +78,16 @@ def verdicts(report: Result) -> Table:
     table.add_column("level", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("what was seen", overflow="fold")
-    for outcome in report.outcomes:
+    for outcome in claimed(report):
         row: list[Text | str] = [outcome.requirement]
         if several:
             row.append(outcome.stream)
         remark = Text(_remark(outcome), style="" if outcome.findings or outcome.notes else "dim")
         table.add_row(*row, outcome.level, _cell(outcome), remark)
     return table
+
+
+# --- failures ----------------------------------------------------------------------------------------------------
 
 
 def _place(finding: Finding) -> str:
@@ -83,54 +110,122 @@ def _place(finding: Finding) -> str:
     return ", ".join(parts) or "the run as a whole"
 
 
-def failure(console: Console, outcome: result.Outcome, report: Result) -> None:
-    """One failure or warning in full: the sentence, expected, seen, where, and one line to reproduce."""
+def failure(console: Console, outcomes: Sequence[result.Outcome], report: Result) -> None:
+    """One broken sentence in full: its words, expected, seen, where, and one line to reproduce.
+
+    Of a sentence that several streams break the first of them is shown, with one finding.
+    """
+    outcome = outcomes[0]
     stream = f" on {outcome.stream}" if len(report.run.streams) > 1 else ""
+    if len(outcomes) > 1:
+        stream += f" and {len(outcomes) - 1} more stream{'s' if len(outcomes) > 2 else ''}"
+    violations = sum(one.violations for one in outcomes)
+    occasions = counted(sum(one.witnesses for one in outcomes), "occasions")
     console.print()
     console.print(
         f"[{STYLES[outcome.verdict]}]{outcome.verdict}[/] [bold]{outcome.requirement}[/]{escape(stream)}"
-        f"  {outcome.violations} of {outcome.witnesses} occasions"
+        f"  {violations} of {occasions}"
     )
-    console.print(Padding(Text(outcome.sentence + "."), (0, 0, 0, 2)))
-    for finding in outcome.findings:
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(overflow="fold")
-        table.add_row("expected", Text(finding.expected))
-        table.add_row("seen", Text(finding.seen))
-        table.add_row("where", Text(_place(finding)))
-        console.print(Padding(table, (0, 0, 0, 2)))
+    _indented(console, Text(outcome.sentence + "."))
+    for finding in outcome.findings[: 1 if len(outcomes) > 1 else None]:
+        _indented(console, Text(singular(finding.expected)), "expected")
+        _indented(console, Text(singular(finding.seen)), "seen")
+        if finding.where.event is not None:
+            _indented(console, Text(finding.where.event), "in")
+        _indented(console, Text(_place(finding)), "where")
+    for note in outcome.notes:
+        _indented(console, Text(singular(note), style="dim"))
     base = report.run.reproduce.split(" --only ")[0]
-    console.print(Padding(Text(f"again: {base} --only {outcome.requirement}", style="dim"), (0, 0, 0, 2)))
+    _indented(console, Text(f"again: {base} --only {outcome.requirement}", style="dim"))
 
 
-def render(report: Result, console: Console) -> None:
-    """The whole report."""
+def _indented(console: Console, text: Text, label: str = "") -> None:
+    """A paragraph of a failure, or what stands beside a label, without blanks at the ends of its lines."""
+    column = len("expected") + 1 if label else 0
+    for at, line in enumerate(text.wrap(console, console.width - 2 - column, overflow="fold")):
+        line.rstrip()
+        lead = Text("  ") + Text((label if at == 0 else "").ljust(column), style="dim")
+        console.print(lead + line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _problems(report: Result, console: Console) -> None:
+    """Failures first, then warnings, each sentence once."""
+    for verdict in PROBLEMS:
+        by_sentence: dict[str, list[result.Outcome]] = {}
+        for outcome in report.outcomes:
+            if outcome.verdict is verdict and not outcome.expected:
+                by_sentence.setdefault(outcome.requirement, []).append(outcome)
+        for outcomes in by_sentence.values():
+            failure(console, outcomes, report)
+
+
+# --- the whole ---------------------------------------------------------------------------------------------------
+
+
+def render(report: Result, console: Console, *, verbose: bool = False) -> None:
+    """The whole report; ``verbose``: with a row for each sentence and stream."""
     run = report.run
     who = f" ({run.implementation})" if run.implementation else ""
     console.print(
         Text(f"{run.target}{who}: edition {run.edition}, profile {run.profile}, level {run.level}", style="bold")
     )
-    if run.left_out:
-        console.print(Text(f"mode {run.mode}; left out: {', '.join(run.left_out)}", style="dim"))
-    for stream in report.streams:
-        counts = ", ".join(f"{count} {name}" for name, count in stream.events.items()) or "no events"
-        lives = f", {stream.incarnations} incarnations" if stream.incarnations != 1 else ""
-        console.print(Text(f"{stream.name}: {stream.batches} batches, {counts}, form {stream.form}{lives}"))
-        for note in stream.notes:
-            console.print(Text(f"  {note}", style="dim"))
-    console.print()
-    console.print(verdicts(report))
-    for verdict in PROBLEMS:
-        for outcome in report.outcomes:
-            if outcome.verdict is verdict and not outcome.expected:
-                failure(console, outcome, report)
-    _expected(report, console)
-    _holes(report, console)
+    _headline(report, console)
     for trouble in report.troubles:
         console.print(Text("ERROR ", style="bold red") + Text(trouble.text, style=""))
-    _not_judged(report, console)
-    _summary(report, console)
+    said = [report.summary.headline, *(trouble.text for trouble in report.troubles)]
+    for notice in report.notices:
+        if not any(notice.text in line for line in said):
+            console.print(Text(notice.text, style="yellow"))
+    _streams(report, console)
+    _problems(report, console)
+    _expected(report, console)
+    _holes(report, console)
+    if verbose:
+        console.print()
+        console.print(verdicts(report))
+    _open(report, console, verbose=verbose)
+    _areas(report, console)
+    _not_judged(report, console, verbose=verbose)
+    _summary(report, console, verbose=verbose)
+
+
+def _headline(report: Result, console: Console) -> None:
+    summary = report.summary
+    style = "magenta" if summary.verdict is None or summary.no_claim else STYLES[summary.verdict]
+    if summary.verdict in (Verdict.FAIL, Verdict.ERROR):
+        style = STYLES[summary.verdict]
+    console.print(Text(summary.headline, style=style if style.startswith("bold") else f"bold {style}"))
+
+
+def _streams(report: Result, console: Console) -> None:
+    """What came of each stream, or of all of them when they are many; and what was not run."""
+    if len(report.streams) > STREAMS:
+        events: Counter[str] = Counter()
+        for stream in report.streams:
+            events.update(stream.events)
+        forms = ", ".join(sorted({stream.form for stream in report.streams}))
+        batches = sum(stream.batches for stream in report.streams)
+        said = f"{len(report.streams)} streams: {_told(batches, events)}, form {forms}"
+        console.print(Text(said))
+        notes = Counter(note for stream in report.streams for note in stream.notes)
+        for note, count in notes.most_common(STREAMS):
+            console.print(Text(f"  {note} ({counted(count, 'streams')})", style="dim"))
+    for stream in report.streams if len(report.streams) <= STREAMS else ():
+        lives = f", {stream.incarnations} incarnations" if stream.incarnations != 1 else ""
+        console.print(Text(f"{stream.name}: {_told(stream.batches, stream.events)}, form {stream.form}{lives}"))
+        for note in stream.notes:
+            console.print(Text(f"  {singular(note)}", style="dim"))
+    by_why: dict[str, list[str]] = {}
+    for probe in report.run.left_out:
+        left = report.run.not_run.get(probe)
+        by_why.setdefault(worded(Why.MODE if left is None else Why(left), report.run.mode), []).append(probe)
+    for why, names in by_why.items():
+        console.print(Text(f"not run, {why}: {', '.join(names)}", style="dim"))
+
+
+def _told(batches: int, events: dict[str, int]) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in events.items()) or "no events"
+    return f"{counted(batches, 'batches')}, {counts}"
 
 
 def _expected(report: Result, console: Console) -> None:
@@ -154,31 +249,106 @@ def _holes(report: Result, console: Console) -> None:
         numbers = hole.first if hole.first == hole.last else f"{hole.first}…{hole.last}"
         console.print(Text(f"hole {numbers} on {hole.stream}: {hole.attribution} ({hole.why})", style="dim"))
     if len(report.holes) > SHOWN:
-        console.print(Text(f"… and {len(report.holes) - SHOWN} more holes", style="dim"))
+        more = len(report.holes) - SHOWN
+        console.print(Text(f"… and {more} more hole{'s' if more > 1 else ''}", style="dim"))
 
 
-def _not_judged(report: Result, console: Console) -> None:
+def _open(report: Result, console: Console, *, verbose: bool) -> None:
+    """The sentences that are open, by reason; those that do not apply are counted by reason."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    streams = len(report.run.streams)
+    apart: Counter[str] = Counter()
+    seen: set[str] = set()
+    for outcome in claimed(report):
+        if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected:
+            why = outcome.why or Why.UNDECIDED
+            reason = singular(outcome.reason) if why in (Why.UNDECIDED, Why.REFUSED) else worded(why, report.run.mode)
+            by_reason.setdefault(reason, {}).setdefault(short(outcome.requirement), []).append(outcome.stream)
+        elif outcome.verdict is Verdict.NOT_APPLICABLE and outcome.requirement not in seen and outcome.why is not None:
+            seen.add(outcome.requirement)
+            verbs = f" (`{'`, `'.join(outcome.lacks)}`)" if outcome.why is Why.VERB and outcome.lacks else ""
+            apart[WHY[outcome.why] + verbs] += 1
+    console.print()
+    everything = {WHY[Why.SILENT], WHY[Why.UNREACHABLE]}
+    for reason, ids in list(by_reason.items())[:SHOWN]:
+        named = (name if len(on) == streams else f"{name} on {_some(on)}" for name, on in ids.items())
+        said = counted(len(ids), "sentences") if reason in everything and not verbose else ", ".join(named)
+        console.print(Text("open, ", style="magenta") + Text(f"{reason}: {said}", style=""))
+    if len(by_reason) > SHOWN:
+        rest = [name for ids in list(by_reason.values())[SHOWN:] for name in ids]
+        console.print(Text("open, ", style="magenta") + Text(f"for other reasons (-v): {', '.join(rest)}", style=""))
+    if apart:
+        said = ", ".join(f"{why} {count}" for why, count in apart.most_common())
+        console.print(Text(f"not applicable: {said}", style="dim"))
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} streams"
+
+
+def _areas(report: Result, console: Console) -> None:
+    """How the sentences of each area came out, on a line: ``ENV 6 ✓ · SEQ 8 ✓ 1 –``."""
+    worst: dict[str, Verdict] = {}
+    for outcome in claimed(report):
+        before = worst.setdefault(outcome.requirement, outcome.verdict)
+        worst[outcome.requirement] = min(before, outcome.verdict, key=WORST.index)
+    areas: dict[str, Counter[Verdict]] = {}
+    for requirement, verdict in worst.items():
+        areas.setdefault(short(requirement).partition("-")[0], Counter())[verdict] += 1
+    line = Text()
+    for area, counts in areas.items():
+        told = Text(area).append_text(_marks(counts))
+        if line and line.cell_len + 3 + told.cell_len > console.width:
+            console.print(line)
+            line = Text()
+        line = line.append(" · ").append_text(told) if line else told
+    if line:
+        console.print(line)
+
+
+def _marks(counts: Counter[Verdict]) -> Text:
+    text = Text()
+    for verdict, mark in MARKS.items():
+        if counts[verdict]:
+            text.append(f" {counts[verdict]} {mark}", style=STYLES[verdict])
+    return text
+
+
+def _not_judged(report: Result, console: Console, *, verbose: bool) -> None:
+    """Sentences without a judge, with the reason where there is room; what is not judged on the adapter's word."""
+    if ours := list(dict.fromkeys(short(one.requirement) for one in claimed(report) if one.why is Why.OURS)):
+        said = f"as the adapter says that the harness or itself decides it ({', '.join(report.run.sets)})"
+        console.print(Text(f"not judged, {said}: {', '.join(ours)}", style="dim"))
     by_reason: dict[str, list[str]] = {}
     for requirement, reason in report.summary.not_judged.items():
-        by_reason.setdefault(reason, []).append(requirement.removeprefix("KVW-"))
-    ours = {line.requirement.removeprefix("KVW-"): None for line in report.outcomes if line.reason == Reason.OURS}
-    if ours:
-        sets = ", ".join(report.run.sets)
-        by_reason[f"as the adapter says that the harness or itself decides it ({sets})"] = list(ours)
-    if by_reason:
-        console.print()
-    for reason, ids in by_reason.items():
-        console.print(Text(f"not judged, {reason}: {', '.join(ids)}", style="dim"))
+        by_reason.setdefault(reason, []).append(short(requirement))
+    if by_reason and not verbose:
+        ids = ", ".join(short(requirement) for requirement in report.summary.not_judged)
+        console.print(Text(f"not judged (`kvwire explain` says why): {ids}", style="dim"))
+        return
+    for reason, names in by_reason.items():
+        console.print(Text(f"not judged, {reason}: {', '.join(names)}", style="dim"))
 
 
-def _summary(report: Result, console: Console) -> None:
+def _sentences(summary: result.Summary) -> Iterator[str]:
+    for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE):
+        if count := summary.sentences.get(str(verdict), 0):
+            yield f"{count} {verdict}"
+    if summary.not_judged:
+        yield f"{len(summary.not_judged)} not judged"
+
+
+def _summary(report: Result, console: Console, *, verbose: bool) -> None:
+    """How many sentences came out how; and the headline once more where failures have carried it off the screen."""
     summary = report.summary
-    counts = ", ".join(f"{count} {name}" for name, count in summary.counts.items())
-    console.print()
     if summary.conclusive_missing:
-        wanted = f"profile {report.run.profile} wants these conclusive at level {report.run.level}"
-        console.print(Text(f"{wanted}: {', '.join(summary.conclusive_missing)}", style="magenta"))
-    style = "magenta" if summary.verdict is None else STYLES[summary.verdict]
+        level = "" if report.run.mode == "quick" else f" at level {report.run.level}"
+        missing = summary.conclusive_missing
+        which = ", ".join(map(short, missing)) if len(missing) <= SHOWN or verbose else f"{len(missing)} of those"
+        console.print(Text(f"profile {report.run.profile} wants conclusive{level}: {which}", style="magenta"))
     expected = f"; {summary.expected} as expected" if summary.expected else ""
-    console.print(Text(f"{summary.judged} of {summary.total} judged: {counts or 'nothing'}{expected}"))
-    console.print(Text(summary.headline, style=f"bold {style}" if not style.startswith("bold") else style))
+    total = counted(summary.total, "sentences")
+    more = "" if verbose else "; -v shows each"
+    console.print(Text(f"{total}: {', '.join(_sentences(summary))}{expected}{more}"))
+    if any(outcome.verdict in PROBLEMS for outcome in report.outcomes):
+        _headline(report, console)

@@ -15,6 +15,8 @@ import msgspec
 from kvwire.trace import kinds
 from kvwire.trace.records import FORMAT, Header, Record, Trace, TraceError
 
+EDITIONS = ("1",)
+"""The editions of the standard by which a trace can be judged."""
 _NOTHING = msgspec.Raw(b"{}")
 
 
@@ -104,8 +106,8 @@ def parse(raw_lines: Iterable[bytes]) -> Trace:
     """The trace of the lines of a file.
 
     Raises:
-        TraceError: when the header is missing or of another format, a line is no record, a field of a known event is of
-            a wrong type, or the end is missing.
+        TraceError: when the header is missing, of another format or of an unknown edition, a line is no record, a field
+            of a known event is of a wrong type, or the end is missing.
     """
     header: Header | None = None
     records: list[Record] = []
@@ -122,6 +124,9 @@ def parse(raw_lines: Iterable[bytes]) -> Trace:
                 raise TraceError(f"line {number}: no trace header ({error}); record one with `--record`") from None
             if header.trace != FORMAT:
                 raise TraceError(f"line {number}: format {header.trace!r}, this harness reads {FORMAT!r}")
+            for edition in (header.edition, header.statement.edition):
+                if edition not in EDITIONS:
+                    raise TraceError(f"line {number}: edition {edition!r} is unknown; this harness knows edition '1'")
         elif raw.startswith(b'{"end":'):
             try:
                 end = msgspec.json.decode(raw, type=_End)

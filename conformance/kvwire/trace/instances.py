@@ -97,7 +97,9 @@ def why_no_ranks(instances: Mapping[str, Records]) -> str:
 
 
 SILENCE = 10
-"""How many batches of the others after a stream's last one make it worth a word."""
+"""How many messages of the others after a stream's last one make it worth a word …"""
+TIMES = 3
+"""… if they are so many times as many as the others ever sent between two of its own."""
 
 
 def fell_silent(streams: Mapping[str, Records]) -> dict[str, str]:
@@ -105,19 +107,17 @@ def fell_silent(streams: Mapping[str, Records]) -> dict[str, str]:
 
     On the wire an idle rank, one that hangs and one that lost its publisher look the same, so that this is no verdict.
     """
+    live = sorted((index, name) for name, records in streams.items() for index, record in records if record.is_live)
     last: dict[str, int] = {}
-    live: list[tuple[int, str]] = []
-    for name, records in streams.items():
-        heard = [index for index, record in records if record.is_live]
-        live += [(index, name) for index in heard]
-        if heard:
-            last[name] = heard[-1]
+    widest: dict[str, int] = {}
+    for at, (_, name) in enumerate(live):
+        widest[name] = max(widest.get(name, 0), at - last.get(name, -1) - 1)
+        last[name] = at
     said: dict[str, str] = {}
-    for name, end in last.items():
-        after = [other for index, other in live if index > end and other != name]
-        if len(after) >= SILENCE:
-            others = ", ".join(sorted(set(after)))
-            said[name] = (
-                f"{name} stopped (record {end} was its last), while {others} went on: {len(after)} messages more"
-            )
+    for name, at in last.items():
+        after = live[at + 1 :]
+        if len(after) >= max(SILENCE, TIMES * widest[name]):
+            others = ", ".join(sorted({other for _, other in after}))
+            ended = f"{name} stopped (record {live[at][0]} was its last)"
+            said[name] = f"{ended}, while {others} went on: {len(after)} messages more"
     return said

@@ -17,6 +17,7 @@ import msgspec
 from kvwire.standard.registry import ControlLevel
 from kvwire.standard.statement import Statement
 from kvwire.trace.detail import Detail
+from kvwire.trace.planned import Planned
 
 FORMAT = "kvwire-trace-1"
 """The first value of every trace file."""
@@ -99,8 +100,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What must be known to judge a trace: target, level of control, who chose what, statement, streams.
 
     ``drive`` is what drove a target that cannot be driven by itself (``--drive``).
-    ``probes`` names what was run, ``left_out`` what would have applied and was left out: by the ``mode``, or because it
-    serves none of the sentences that were wanted;
+    ``probes`` names what was run, ``left_out`` what would have applied and was not run; ``plan`` tells of each probe
+    what it serves, and why it was not carried out (empty where probes were chosen by name, and in older traces).
     ``life_from_start`` says that the harness started the publisher itself, so that its
     first life began on this trace.
     """
@@ -117,6 +118,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: str = "plain"
     probes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    plan: tuple[Planned, ...] = ()
     life_from_start: bool = False
     statement: Statement = Statement()
     streams: tuple[StreamInfo, ...] = ()

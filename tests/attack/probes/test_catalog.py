@@ -11,7 +11,8 @@ from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.attack.witness import Recorder
-from kvwire.conclusion.conclude import Wanted, conclude
+from kvwire.conclusion.conclude import conclude
+from kvwire.conclusion.summary import Wanted
 from kvwire.judges import JUDGES
 from kvwire.peers.mutants import MUTANTS
 from kvwire.standard import registry

@@ -43,9 +43,3 @@ def test_streams_that_are_listened_to() -> None:
 def test_one_stream_alone_has_no_other_to_share_with() -> None:
     (alone,) = siblings([0, 1, 2, 3])
     assert outcome(alone, "SEQ-005").verdict is OPEN
-
-
-def test_a_declared_stream_that_stops_is_reported_too() -> None:
-    stopped, going = siblings([0, 1], range(20))
-    assert any(note.startswith("rank-0 stopped") for note in stopped.notes)
-    assert going.notes == ()

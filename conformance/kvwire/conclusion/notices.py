@@ -1,0 +1,195 @@
+"""What no sentence speaks of and a reader must know at once: a line each, with the time in the run."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from kvwire.conclusion.judging import Judged
+from kvwire.conclusion.result import Notice
+from kvwire.trace.calls import CacheCall
+from kvwire.trace.detail import SocketEvent
+from kvwire.trace.instances import fell_silent
+from kvwire.trace.marks import AttackBegins, ProcessExit
+from kvwire.trace.records import Record, Records, Trace
+
+ADAPTED = ("exec:", "reference:", "mutant:")
+"""Targets whose publishers the harness stops and starts itself."""
+SILENT_S = 2.0
+"""Shorter silence at the end of a stream is not worth a word."""
+GAPS = 5
+"""A stream fell silent when the silence at its end is so many times the longest one before."""
+WORDS = 200
+"""How many characters of somebody else's words are shown."""
+NAMES = 4
+"""How many streams a line names at most."""
+
+
+def seconds(value: float) -> str:
+    """A time for readers."""
+    return f"{value:.1f}".removesuffix(".0") + " s"
+
+
+def _on_one_line(text: str) -> str:
+    """Somebody else's words."""
+    text = " ".join(text.split())
+    return text if len(text) <= WORDS else text[:WORDS] + "…"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of streams, the first few."""
+    rest = len(names) - NAMES
+    return ", ".join(names[:NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
+    """All of them: deaths, connections and streams one by one, then what streams have together."""
+    if not trace.records:
+        return ()
+    clock = _Clock(trace)
+    own: dict[str, list[tuple[int, Record]]] = {stream.name: [] for stream in trace.header.streams}
+    for index, record in enumerate(trace.records):
+        if record.stream in own:
+            own[record.stream].append((index, record))
+    found: list[Notice] = list(_deaths(trace, clock))
+    ours = trace.header.life_from_start or trace.header.target.startswith(ADAPTED)
+    gone = {name for notice in found for name in notice.streams}
+    quiet: dict[str, float] = {}
+    stopped = fell_silent(own)
+    ended: dict[str, tuple[float, float]] = {}
+    for name, indexed in own.items():
+        records = [record for _, record in indexed]
+        lost = [] if ours else list(_lost(name, records, clock))
+        found += lost
+        if not any(record.is_live for record in records):
+            if (since := _connected(records)) is not None and not lost:
+                quiet[name] = clock.end - clock.at(since)
+        elif not (lost or ours or name in gone or name in stopped) and (times := _silence(records, clock)) is not None:
+            ended[name] = times
+    if quiet:
+        which = "" if len(own) == 1 else f" of {listed(list(quiet))}"
+        said = f"connected, and nothing came{which} in {seconds(min(quiet.values()))}"
+        found.append(Notice(what="nothing-came", streams=list(quiet), text=said))
+    if ended:
+        at, rest = min(at for at, _ in ended.values()), min(rest for _, rest in ended.values())
+        said = f"{listed(list(ended))} fell silent after {seconds(at)}: nothing more in {seconds(rest)}"
+        found.append(Notice(what="silent", streams=list(ended), after_s=at, text=said))
+    if stopped:
+        found.append(_stopped(sorted(stopped), own, clock))
+    found += _twins(judged)
+    found += _refused(trace)
+    return tuple(found)
+
+
+class _Clock:
+    """Seconds since the first record of a trace; ``end`` is when the last one was made."""
+
+    def __init__(self, trace: Trace) -> None:
+        times = [record.t_ns for record in trace.records]
+        self._begin, self.end = times[0], (max(times) - times[0]) / 1e9
+
+    def at(self, record: Record) -> float:
+        return (record.t_ns - self._begin) / 1e9
+
+
+def death(how: str, after_s: float) -> str:
+    """The end of a target that nobody ended."""
+    return f"the adapter's process ended by itself after {seconds(after_s)} ({_on_one_line(how)})"
+
+
+def _deaths(trace: Trace, clock: _Clock) -> Iterator[Notice]:
+    """Of the publisher under test, and of instances that were attacked."""
+    own = {"", *(stream.name for stream in trace.header.streams)}
+    own |= {record.stream for record in trace.records if isinstance(record.detail, AttackBegins)}
+    for record in trace.records:
+        end = record.detail
+        if isinstance(end, ProcessExit) and end.expected is False and record.stream in own:
+            at = clock.at(record)
+            on = [record.stream] if record.stream else []
+            yield Notice(what="died", streams=on, after_s=at, text=death(end.how, at))
+
+
+def _connected(records: Sequence[Record]) -> Record | None:
+    """The first handshake of a live witness."""
+    return next((record for record in records if _of_witness(record) == "HANDSHAKE_SUCCEEDED"), None)
+
+
+def _of_witness(record: Record) -> str | None:
+    """What the monitor of a live witness said."""
+    said = record.detail
+    return said.event if isinstance(said, SocketEvent) and said.of.startswith("live-") else None
+
+
+def _lost(name: str, records: Sequence[Record], clock: _Clock) -> Iterator[Notice]:
+    """Times for which no witness had a connection."""
+    up: Counter[str] = Counter()
+    down: Record | None = None
+    for record in records:
+        if (event := _of_witness(record)) is None:
+            continue
+        assert isinstance(record.detail, SocketEvent)
+        if event == "HANDSHAKE_SUCCEEDED":
+            up[record.detail.of] += 1
+            if down is not None:
+                at = clock.at(down)
+                said = f"connection to {name} lost after {seconds(at)}, back after {seconds(clock.at(record))}"
+                yield Notice(what="connection-back", streams=[name], after_s=at, text=said)
+                down = None
+        elif event == "DISCONNECTED" and up[record.detail.of]:
+            up[record.detail.of] -= 1
+            if not up.total():
+                down = record
+    if down is not None:
+        at = clock.at(down)
+        said = f"connection to {name} lost after {seconds(at)}, not back"
+        yield Notice(what="connection-lost", streams=[name], after_s=at, text=said)
+
+
+def _silence(records: Sequence[Record], clock: _Clock) -> tuple[float, float] | None:
+    """When a stream that nobody drives was heard last, and for how long then no more; None while it may just pause."""
+    times = [clock.at(record) for record in records if record.is_live]
+    longest = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
+    rest = clock.end - times[-1]
+    return (times[-1], rest) if rest >= max(SILENT_S, GAPS * longest) else None
+
+
+def _stopped(stopped: list[str], own: Mapping[str, Records], clock: _Clock) -> Notice:
+    """Streams that stopped while others went on, all in one line."""
+    at = min(max(clock.at(record) for _, record in own[name] if record.is_live) for name in stopped)
+    going = sum(any(record.is_live for _, record in records) for name, records in own.items() if name not in stopped)
+    others = f"{going} other streams" if going > 1 else "another stream"
+    said = f"{listed(stopped)} stopped after {seconds(at)}, while {others} went on"
+    return Notice(what="stopped", streams=stopped, after_s=at, text=said)
+
+
+def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:
+    """Streams that carry the same rank."""
+    by_rank: dict[int, list[str]] = {}
+    for one in judged:
+        batches = (batch for incarnation in one.timeline.incarnations for batch in incarnation.batches)
+        for rank in sorted({batch.reading.rank for batch in batches if batch.reading.rank is not None}):
+            by_rank.setdefault(rank, []).append(one.stream.name)
+    for rank, names in by_rank.items():
+        if len(names) > 1:
+            count = "two" if len(names) == 2 else str(len(names))
+            yield Notice(what="one-rank", streams=names, text=f"{count} streams carry rank {rank}: {listed(names)}")
+
+
+def _refused(trace: Trace) -> Iterator[Notice]:
+    """Prompts that the publisher under test refused, by what they have beside tokens."""
+    own = {stream.name for stream in trace.header.streams}
+    asked: Counter[str] = Counter()
+    refused: dict[str, list[str]] = {}
+    for record in trace.records:
+        call = record.detail
+        if not isinstance(call, CacheCall) or record.stream not in own:
+            continue
+        parts = (("LoRA", call.lora), ("a salt", call.salt), ("multimodal content", call.mm))
+        sort = " and ".join(name for name, value in parts if value is not None) or "tokens alone"
+        asked[sort] += 1
+        if call.refused is not None:
+            refused.setdefault(sort, []).append(call.refused)
+    for sort, texts in refused.items():
+        said = f"refused: {len(texts)} of {asked[sort]} prompts with {sort} ({_on_one_line(texts[0])})"
+        yield Notice(what="refused", text=said)

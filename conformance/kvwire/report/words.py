@@ -1,0 +1,56 @@
+"""Words of reports."""
+
+from __future__ import annotations
+
+import re
+
+from kvwire.conclusion.untried import Why
+
+_ONE = re.compile(
+    r"(?<![\d.,–-])1 (hash|batch|block|event|message|removal|store|occasion|request|answer|prompt|token|rank|stream"
+    r"|hole|sentence|warning|frame|number)e?s\b"
+)
+
+WHY: dict[Why, str] = {
+    Why.MODE: "left out by a {mode} run",
+    Why.ONLY: "left out by --only",
+    Why.TIME: "no time was left",
+    Why.FULL: "the trace was full",
+    Why.INTERRUPTED: "interrupted",
+    Why.ENDED: "the target had ended or failed",
+    Why.REFUSED: "the probe was refused",
+    Why.VERB: "needs a verb that the adapter lacks",
+    Why.REPLAY: "needs a replay socket",
+    Why.DECLARATION: "needs a declaration",
+    Why.ADAPTER: "needs an adapter",
+    Why.PROFILE: "not of this profile",
+    Why.OURS: "decided by the harness",
+    Why.LEGACY: "has no place in this legacy form",
+    Why.UNUSED: "not used",
+    Why.UNREACHABLE: "the endpoint was not reached",
+    Why.LOST: "the connection was lost",
+    Why.SILENT: "nothing came",
+    Why.UNDECIDED: "could not be decided",
+    Why.NOT_SHOWN: "nothing was seen that could have broken it",
+}
+"""Each reason for which a sentence got no verdict, in words."""
+
+
+def worded(why: Why, mode: str) -> str:
+    """A reason in words, in a run of a mode."""
+    return WHY[why].format(mode=mode)
+
+
+def singular(text: str) -> str:
+    """The text with its nouns in the singular behind the number one."""
+    return _ONE.sub(r"1 \1", text)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, of which the plural is given."""
+    return singular(f"{number} {noun}")
+
+
+def short(requirement: str) -> str:
+    """An id without its prefix."""
+    return requirement.removeprefix("KVW-")
