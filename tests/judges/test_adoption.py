@@ -174,7 +174,7 @@ COPIES = "one removal per copy, or after the last copy (vLLM#55092)"
 SPARED = "clears that spare shared tiers"
 
 
-@row(OWNED, awaits="RES-001")
+@row(OWNED)
 def owned_elsewhere() -> Story:
     """The engine's copy and a connector's, and one on another host: each comes and goes by itself."""
     return told(
@@ -185,19 +185,19 @@ def owned_elsewhere() -> Story:
     )
 
 
-@row(OWNED, "RES-002", awaits="RES-002")
+@row(OWNED, "RES-002")
 def removed_for_another_owner() -> Story:
     """The engine removes what only the pool holds."""
     return told(stored("ab", ownership="pool"), removed("b"))
 
 
-@row(AGAIN, awaits="RES-001")
+@row(AGAIN)
 def hit_blocks_again() -> Story:
     """A request hits a and b, and adds c: all three are announced."""
     return told(stored("ab"), more=(stored("abc"), removed("cb"), stored("b", "a")), residency="refresh")
 
 
-@row(AGAIN, awaits="RES-001")
+@row(AGAIN)
 def hit_blocks_again_on_the_host() -> Story:
     """Only the host's memory does so."""
     story = told(stored("ab"), stored("ab", medium="CPU"), media=(Medium(medium="CPU", residency="refresh"),))
@@ -223,14 +223,14 @@ def a_removal_after_the_last_copy() -> Story:
     return told(stored("ab"), more=(removed("ba"),))
 
 
-@row(SPARED, awaits="RES-002")
+@row(SPARED)
 def device_cleared() -> Story:
     """The device is emptied; what lies on the host is still there, and leaves it later."""
     clear = {**cleared(), "medium": "GPU"}
     return told(stored("ab"), stored("ab", medium="CPU"), clear, more=(removed("ba", medium="CPU"), stored("ab")))
 
 
-@row(SPARED, awaits="RES-002")
+@row(SPARED)
 def engine_cleared() -> Story:
     """The engine's own copies go, those of the pool stay."""
     clear = {**cleared(), "ownership": None}
@@ -435,6 +435,5 @@ def test_what_is_tolerated_is_silent_and_what_is_forbidden_is_not() -> None:
             assert any(silent) == (status != "forbidden"), name
 
 
-@pytest.mark.xfail(strict=True, reason="the qualified labels of KVW-HSH-002 are awaited")
 def test_hashes_with_kinds_are_recomputed_and_not_only_overlooked() -> None:
     assert kinds_in_the_hash().verdict("HSH-002") == (Verdict.PASS, 1)
