@@ -289,7 +289,7 @@ def test_the_form_of_a_stream(events: list[Any], form: str) -> None:
     assert story.judged().form == form
 
 
-ARRAYS = {
+ARRAYS: dict[str, Any] = {
     "array-v": ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", "adapter"],
     "array-s": ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", {"cache_salt": "t"}],
     "map": stored("a"),

@@ -66,9 +66,8 @@ def stores(draw: st.DrawFn) -> Event:
             hash_algo=ALGORITHMS,
         )
     )
-    order = ("group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "ownership", "scope")
-    order += ("hash_algo",)
-    return {**event, **{key: more[key] for key in order if key in more}}
+    order = "group_idx kv_cache_spec_kind kv_cache_spec_sliding_window locality ownership scope hash_algo"
+    return {**event, **{key: more[key] for key in order.split() if key in more}}
 
 
 @st.composite
