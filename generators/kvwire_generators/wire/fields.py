@@ -159,9 +159,6 @@ def _fields() -> list[Bad]:
             bad("schema", "extra-keys-type", f"extra-keys-{slug}", words, batch(stored(extra_keys=value)))
             for slug, words, value in (
                 ("flat", "the extra keys of all blocks in a row", ["adapter-7", "adapter-7"]),
-                ("short", "extra keys of one block of two", [["adapter-7"]]),
-                ("long", "extra keys of three blocks of two", [[], [], []]),
-                ("empty", "no element of two", []),
                 ("string", "extra keys as text", "adapter-7"),
                 ("map", "extra keys as a map", {"0": []}),
                 ("integer", "an integer among the elements", [[], 7]),
@@ -184,7 +181,7 @@ def _fields() -> list[Bad]:
         bad("schema", "block-size-type", "block-size-float", "`block_size` as a float", batch(one(block_size=4.0))),
         bad("schema", "block-size-type", "block-size-string", "`block_size` as text", batch(one(block_size="4"))),
         *(
-            bad("schema", "block-size-range", f"location-{slug}", words, batch(one(token_ids=[], block_size=0, **more)))
+            bad("schema", "no-tokens", f"location-{slug}", words, batch(one(token_ids=[], block_size=0, **more)))
             for slug, words, more in (
                 ("gpu", "a location update for the device", {}),
                 ("nil", "a location update without a medium", {"medium": None}),
@@ -288,6 +285,14 @@ def _semantics() -> list[Bad]:
             batch(
                 stored(block_hashes=[MM_HASH, CHILD], token_ids=[1, DIGEST, 32001, 32002, 5, 6, 7, 8], mm_keys=[[key]])
             ),
+        ),
+        *(
+            bad("semantics", "extra-keys-count", f"extra-keys-{slug}", words, batch(stored(extra_keys=value)))
+            for slug, words, value in (
+                ("short", "extra keys of one block of two", [["adapter-7"]]),
+                ("long", "extra keys of three blocks of two", [[], [], []]),
+                ("empty", "no element of two", []),
+            )
         ),
         bad("semantics", "mm-keys-count", "mm-keys-none", "no list of keys for one block", batch(picture(mm_keys=[]))),
         bad(

@@ -56,11 +56,11 @@ NOTES: dict[str, Note] = {
     "mm-keys-type": fault("`mm_keys` holds something beside lists", "KVW-EVT-012"),
     "mm-key-type": fault("an element of a list in `mm_keys` is no `mm_key` map", "KVW-EVT-030"),
     "mm-key-content": fault("the keys of a block are not those of its items", "KVW-EVT-031"),
-    "extra-keys-type": fault(
-        "`extra_keys` is not nil or an array of nil and arrays, one per element of `block_hashes`", "KVW-EVT-029"
-    ),
+    "extra-keys-type": fault("`extra_keys` is not nil or an array of nil and arrays", "KVW-EVT-029"),
+    "extra-keys-count": fault("`extra_keys` has another length than `block_hashes`", "KVW-EVT-029"),
     "scope-form": fault("the scope tag is not 16 lower-case hexadecimal digits", "KVW-EVT-028"),
     "token-count": fault("`token_ids` has not `block_size` elements per hash", "KVW-EVT-013"),
+    "no-tokens": fault("a store without tokens that is no location update", "KVW-EVT-013", "KVW-EVT-014"),
     "no-hashes": fault("`block_hashes` is empty", "KVW-EVT-013"),
     "block-size-type": fault("`block_size` is no integer", "KVW-EVT-014"),
     "block-size-range": fault("`block_size` is not positive", "KVW-EVT-014"),

@@ -91,7 +91,8 @@ class Reader:
 # --- projection.md ---------------------------------------------------------------------------------------------------
 
 ORDER = """type block_hashes parent_block_hash token_ids block_size lora_id medium lora_name extra_keys group_idx
-kv_cache_spec_kind kv_cache_spec_sliding_window locality ownership scope session_id mm_keys hash_algo epoch v""".split()  # noqa: SIM905
+kv_cache_spec_kind kv_cache_spec_sliding_window locality ownership scope session_id mm_keys hash_algo epoch
+v""".split()  # noqa: SIM905
 FIELDS = {"block_hashes", "parent_block_hash", "lora_id"}
 TAKEN = [{"hex"}, {"hex", "str"}, {"int"}, {"float", "bits"}, {"ext", "hex"}, {"map"}]
 

@@ -170,7 +170,8 @@ impl Rules {
             let block = |block: &Node| items(Some(block)).is_some();
             let right = items(Some(keys)).map_or(false, |keys| count(keys) && keys.iter().all(block));
             if self.unless(right, "EVT-012") {
-                let blocks: Vec<&Vec<Node>> = items(Some(keys)).into_iter().flatten().filter_map(|b| items(Some(b))).collect();
+                let lists = items(Some(keys)).into_iter().flatten();
+                let blocks: Vec<&Vec<Node>> = lists.filter_map(|list| items(Some(list))).collect();
                 if self.unless(blocks.iter().all(|keys| keys.iter().all(mm_key)), "EVT-030") {
                     self.content(tokens, event.get("block_size"), &blocks);
                 }

@@ -223,7 +223,7 @@ PROBE = Probe(
     name="endpoints",
     run=run,
     needs=frozenset({"start", "stop", "fresh"}),
-    serves="END EXP-002 LIV-005 RNK-006",
+    serves="END EXP-002 EXP-003 LIV-005 RNK-006",
     bounds="starts and stops as the driver bounds them, a handshake within handshake_s, a port free within stop_s and "
     "a second",
 )
