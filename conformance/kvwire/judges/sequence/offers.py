@@ -113,7 +113,7 @@ class Offers(Area):
                 left = next((record for record in emptied if record > offer.record), NEVER)
                 last = bisect.bisect_left(records, min(out[position], left), lo=position + 1)
                 behind = sum(other.accepted for other in offered.offers[position + 1 : last])
-                self.nothing_lost(offer, before, after, len(waiting) + behind, offered)
+                self.nothing_lost(offer, before, after, max(len(waiting), behind), offered)
             waiting.append(out[position])
             before = found.get(position, before)
 
@@ -150,9 +150,9 @@ class Offers(Area):
 
         Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
         lacks too, or, where nothing came after it, what did not come within the bound that the harness waited, nor by
-        replay after that; any other missing batch stays open. A full queue drops what comes or what waited longest: at
-        most so many waited beside it as were offered before it and not seen yet, or accepted after it before any of
-        those was and before the publisher counted all as sent or dropped.
+        replay after that; any other missing batch stays open. A full queue drops what comes: at
+        most so many waited as were offered before it and not seen yet. Or it drops what waited longest: at most so many
+        waited behind it as were accepted before one of them was seen, or all counted as sent or dropped.
         """
         queue = self.context.statement.queue or 1
         if waiting >= queue:
