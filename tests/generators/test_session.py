@@ -33,7 +33,7 @@ TOLD = {
     for group in GROUPS
     for test in group.tests
 }
-MOST_BYTES = 4 * 1024 * 1024
+MOST_BYTES = 6 * 1024 * 1024
 
 
 @pytest.mark.parametrize("name", TOLD)

@@ -213,7 +213,8 @@ def test_partial_entries_need_no_resident_parent_where_they_are_declared() -> No
 
 def test_a_location_update_says_nothing_of_chains() -> None:
     update = stored("bc", size=4, medium="STORAGE", token_ids=[], block_size=0)
-    story = sent(cleared(), stored("abc"), update, removed("c"), stored("d", "c"))
+    declared = Statement(extensions=("location_updates",))
+    story = sent(cleared(), stored("abc"), update, removed("c"), stored("d", "c"), statement=declared)
     assert speaks(story) == set()
     assert story.verdict("CHN-004") == (PASS, 2)
 

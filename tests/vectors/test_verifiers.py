@@ -20,7 +20,7 @@ VERIFIERS = VECTORS / "verifiers"
 SOURCES = [
     path for path in sorted(VERIFIERS.rglob("*")) if path.suffix in {".py", ".go", ".rs", ".hpp", ".cpp", ".mjs"}
 ]
-LONGEST = 280
+LONGEST = 300
 
 Verify = Callable[[Path], "subprocess.CompletedProcess[str]"]
 

@@ -24,6 +24,6 @@ PROBE = Probe(
     mode="quick",
     run=run,
     needs=frozenset({"passive"}),
-    serves=f"{HEARD} SEQ-008",
+    serves=f"{HEARD} SEQ-006 SEQ-008 SEQ-019",
     bounds="handshakes within handshake_s; a driven stream is primed within prime_s, another is heard for listen_s",
 )

@@ -17,7 +17,7 @@ class Announced:
     def __init__(self, session: Session) -> None:
         self._records = session.recorder.records
         self._stream = session.driven.name
-        self._source = session.recorder.witnesses(self._stream)[0]
+        self._source = next(iter(session.recorder.witnesses(self._stream)), None)
         self._read = 0
         self.places: set[Place] = set()
         """Where blocks were stored."""
