@@ -190,16 +190,20 @@ def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tup
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
 @click.option("--again", default=0, show_default=True, type=click.IntRange(min=0), help="Further runs of what is not.")
+@click.option("--without-session", is_flag=True, help="Only those that no small run of the tests hears.")
 def matrix_command(
-    names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int
+    names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int, without_session: bool
 ) -> None:
     """Run every mutant, or those named, and say for each sentence what killed it and what should have.
 
     Each run is judged at every level of control, and once more from its stored trace, to the same result. Ends with 1
     if anything was not exactly as `mutants list` says it must be.
     """
+    from kvwire.peers.mutants import MUTANTS
     from kvwire.selftest import matrix
 
+    if without_session:
+        names = tuple(name for name in names if isinstance(MUTANTS[name].session, str))
     done = matrix.measured(names, processes, _progress, keep, again)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")

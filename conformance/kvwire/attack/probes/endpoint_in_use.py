@@ -37,9 +37,13 @@ def _try(
     first, second = instances
     base = elsewhere(session.start)
     bound = lifecycle.begin(first, msgspec.structs.replace(base, endpoint=publish, replay=replay))
+    tried = [(publish, NO_REPLAY), (own, replay)]
+    if bound is None:  # there are publishers without replay
+        bound = lifecycle.begin(first, msgspec.structs.replace(base, endpoint=publish, replay=NO_REPLAY))
+        del tried[1]
     if bound is None:
         return
-    for endpoint, asked in ((publish, NO_REPLAY), (own, replay)):
+    for endpoint, asked in tried:
         with suppress(Refused):
             second.driver.start(msgspec.structs.replace(base, endpoint=endpoint, replay=asked))
             second.driver.stop()
