@@ -61,7 +61,7 @@ def test_a_run_that_is_out_of_time_says_what_it_did_not_come_to() -> None:
     assert {"live", "restart"} <= set(trace.header.left_out)
     summary = conclude(trace, KNOWN, registry.profile("replay")).summary
     assert summary.no_claim == ["cut"]
-    assert summary.headline.startswith("no claim: out of time before the end of live, places, prompts")
+    assert summary.headline.startswith("no claim: out of time before the end of live, places, requests")
 
 
 def test_an_interrupt_leaves_what_was_to_come() -> None:

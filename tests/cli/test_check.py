@@ -127,7 +127,7 @@ def test_healthy_but_silent_is_inconclusive(room: Path) -> None:
         (("check", "nonsense"), "is no target"),
         (("check", "mutant:nobody"), "there is no mutant"),
         (("check", "--only", "KVW-XXX-001"), "matches no judged sentence: no requirement 'KVW-XXX-001'"),
-        (("check", "--only", "seq-6"), "KVW-SEQ-006 binds a publisher and is review"),
+        (("check", "--only", "evt-22"), "KVW-EVT-022 binds a publisher and is review"),
         (("check", "--profile", "nobody"), "no profile"),
         (("check", "--json", "/nowhere/at/all.json"), "does not exist"),
         (("judge", "/nowhere.kvtrace"), "/nowhere.kvtrace"),

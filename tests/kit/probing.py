@@ -32,9 +32,9 @@ def marks(recorder: Recorder, kind: type[Kind]) -> list[Kind]:
     return [detail for _, detail in told(enumerate(recorder.records), kind)]
 
 
-def events(recorder: Recorder, source: Source = Source.LIVE_A) -> list[Event]:
+def events(recorder: Recorder, source: Source = Source.LIVE_A, end: int | None = None) -> list[Event]:
     found: list[Event] = []
-    for record in recorder.records:
+    for record in recorder.records[:end]:
         if record.source == source and record.frames is not None and (parts := split_live(record.frames)):
             found += dialect.read(parts[1]).events
     return found

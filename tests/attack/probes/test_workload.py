@@ -32,8 +32,9 @@ def test_prompts_evict_reset_and_come_back(recorder: Recorder) -> None:
     hashes = [value for event in events(recorder) if event.kind == "stored" for value in event.hashes]
     assert len(set(hashes)) < len(hashes)
     resident = marks(recorder, ResidentCall)[-1]
+    asked_at = next(at for at, record in enumerate(recorder.records) if record.detail is resident)
     held: set[int] = set()
-    for event in events(recorder):
+    for event in events(recorder, end=asked_at):
         held = set() if event.kind == "cleared" else held
         held = held | set(event.hashes) if event.kind == "stored" else held - set(event.hashes)
     # The engine also holds blocks of the multimodal prompt, which it does not announce.
