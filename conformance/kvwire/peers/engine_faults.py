@@ -74,7 +74,7 @@ class AnnouncesChildrenOfCapped(Announcer):
     breaks="CHN-006",
     change="blocks of one adapter name as parent what another one has of the same tokens",
     statement=OPAQUE,
-    session=Session(options="block_size=2&capacity=40", probes=("live", "prompts"), level="passive"),
+    session=Session(options="block_size=2&capacity=400", probes=("live", "prompts"), level="passive"),
 )
 class HangsOnAnotherAdapter(Announcer):
     """The events are told apart by adapter, their chains are not."""

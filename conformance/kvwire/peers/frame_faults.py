@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kvwire.peers.mutant import LISTENED, Session, mutant
 from kvwire.peers.queue_faults import BURSTS
+from kvwire_reference.outlet import Counters
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 from kvwire_reference.replay import Frames, Ring
 from kvwire_reference.wire import END_SEQUENCE, AllBlocksCleared, Batch
@@ -176,9 +177,18 @@ class ReusesNumbers(ZmqPublisher):
     session=Session(probes=("live", "batches"), level="passive", limits={"batches": 60}),
 )
 class FallsBack(ZmqPublisher):
-    """Sets its number back by five, once, in the midst of empty batches; the ring forgets what it repeats."""
+    """Sets its number back by five, once, in the midst of empty batches; the ring forgets what it repeats.
+
+    It goes on counting its offers.
+    """
 
     _empty = 0
+    _back = 0
+
+    @property
+    def counters(self) -> Counters:
+        counted = super().counters
+        return msgspec.structs.replace(counted, offered=counted.offered + self._back)
 
     def publish(self, batch: Batch) -> bool:
         self._empty += not batch.events
@@ -187,6 +197,7 @@ class FallsBack(ZmqPublisher):
     def _reserve(self) -> int:
         if self._empty == 15:
             self._next_number -= 5
+            self._back += 5
         return super()._reserve()
 
     def _remember(self, number: int, frames: Frames) -> None:

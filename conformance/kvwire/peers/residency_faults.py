@@ -139,7 +139,7 @@ class RemovesOnSplit(CacheEngine):
     driven="RES-001 RES-003",
     reason="after a clear there is nothing to remove; until then what is gone was not said to be, and comes back",
     reports="TensorRT-LLM#11883",
-    session=Session(probes=("live", "prompts"), level="passive"),
+    session="whether the iteration before a reset has removals hangs on the whole run",
 )
 class RemovesLate(Announcer):
     def __init__(self, form: EventForm) -> None:
