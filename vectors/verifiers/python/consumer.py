@@ -10,7 +10,7 @@ from rules import named
 
 from wire import Reader
 
-WIDTHS = {"v1_block_key": (4, 8), "v2_sha256_64": (4, 8)}
+WIDTHS: dict[str, tuple[int, ...]] = {"v1_block_key": (4, 8), "v2_sha256_64": (4, 8)}
 WIDTHS |= {f"{name}/u{8 * w}": (w,) for name in ("v2_sha256_64", "v2_sha256_low64") for w in (4, 8)}
 """Bytes of a token that each label can mean."""
 PLACE = ("algorithm", "medium", "group", "locality", "ownership")
@@ -121,13 +121,16 @@ class Follower:
 
     def __init__(self, stream: dict[str, Any]) -> None:
         self.replay, self.connected = stream.get("replay", True), False
-        self.new = lambda: Table(stream.get("algorithm"), stream.get("residency") == "counted")
-        self.lives = 0
+        self.stream, self.lives = stream, 0
         self.begin()
+
+    def new(self) -> Table:
+        return Table(self.stream.get("algorithm"), self.stream.get("residency") == "counted")
 
     def begin(self) -> None:
         """A new incarnation, or the first one: nothing is known, and replay is asked for from 0."""
-        self.table, self.last, self.epoch = self.new(), -1, None
+        self.table, self.last = self.new(), -1
+        self.epoch: str | None = None
         self.applied: dict[int, bytes] = {}
         self.live: dict[int, bytes] = {}
         self.lives += 1
