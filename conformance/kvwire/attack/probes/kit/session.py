@@ -103,6 +103,8 @@ class Session:
         self.unserved: frozenset[str] = frozenset()
         """What prompts can have besides tokens and the engine fails of."""
         self._clients = 0
+        self._mute = False
+        """Whether a wait for the first message of the driven stream has come to its bound."""
         self._fresh = fresh
         self._instances = 0
 
@@ -205,7 +207,11 @@ class Session:
                 return True
             return not under_way and time.monotonic() - since >= self.limits.quiet_s
 
-        self.wait(settled, self.limits.settle_s)
+        # Who has sent nothing at all is not waited for again and again.
+        silent = not any(count for heard in counts.values() for count in heard.values())
+        bound = self.limits.quiet_s if silent and self._mute else self.limits.settle_s
+        if not self.wait(settled, bound) and silent:
+            self._mute = True
 
     def stats(self) -> Stats | None:
         """The publisher's counters, or None where there are none."""
