@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from kvwire.cli import main
 from kvwire.peers import mutants
 from kvwire.peers.mutants import MUTANTS
+from kvwire.selftest import matrix
 from kvwire.standard import drift
 
 
@@ -66,3 +67,16 @@ def test_a_judged_sentence_without_a_mutant_fails_the_check_of_the_standard(monk
     assert "KVW-ENV-001: it is judged, and no mutant breaks it: mark one with `@mutant(…, breaks='ENV-001')`" in (
         done.stdout
     )
+
+
+def test_the_matrix_can_be_of_those_that_no_small_run_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def measured(names: tuple[str, ...], *_: object) -> matrix.Matrix:
+        asked.extend(names)
+        return matrix.Matrix(edition="1", rows=[], without=[])
+
+    monkeypatch.setattr(matrix, "measured", measured)
+    chosen = ["two-frames", "replay-hoards"]
+    assert CliRunner().invoke(main, ["mutants", "matrix", "--without-session", *chosen]).exit_code == 0
+    assert asked == ["replay-hoards"]

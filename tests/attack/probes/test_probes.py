@@ -249,6 +249,24 @@ def test_a_silent_publisher_is_healthy_and_primes_nobody(recorder: Recorder) -> 
     assert not [r for r in recorder.records if r.is_live]
 
 
+def test_who_has_sent_nothing_is_waited_for_once_and_whoever_has_each_time(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds: list[float] = []
+
+    def never(_: Callable[[], bool], bound_s: float) -> bool:
+        bounds.append(bound_s)
+        return False
+
+    with session(recorder, f"exec:{sys.executable} -m kvwire.peers.near_null silent") as run:
+        monkeypatch.setattr(run, "wait", never)
+        run.settle()
+        run.settle()
+        monkeypatch.setattr(run, "counts", lambda stream: {"live-a": 1})
+        run.settle()
+    assert bounds == [QUICK.settle_s, QUICK.quiet_s, QUICK.settle_s]
+
+
 def test_a_reset_that_does_not_show_is_awaited_for_the_declared_bound(recorder: Recorder) -> None:
     body = "class Quiet(CacheEngine):\n    def reset(self): pass"
     with session(recorder, script(body, make_engine="Quiet", statement="{'bounds': {'reset_visible_s': 0.4}}")) as run:
