@@ -5,49 +5,66 @@ from __future__ import annotations
 from collections import Counter
 
 from kvwire.conclusion.muting import Muting
-from kvwire.history import timeline as timelines
-from kvwire.history.timeline import Timeline
-from kvwire.judges.area import Context
 from kvwire.trace.marks import Joined
 from kvwire.trace.records import Record, Records, told
 from kvwire.wire.dialect import read_slowly
-from kvwire.wire.events import Form
+from kvwire.wire.events import Form, Reading
 from kvwire.wire.framing import split_live, split_replay
 
-
-def count_events(timeline: Timeline) -> dict[str, int]:
-    """How many events of each type there are."""
-    return dict(sorted(Counter(event.tag or "(untagged)" for _, _, event in timelines.events(timeline)).items()))
+LEGACY: tuple[Form, ...] = ("array-v", "array-s")
 
 
-def form_of(timeline: Timeline) -> Form:
-    """The form of its events; ``array`` where nothing tells whose arrays they are."""
-    forms = {
-        batch.reading.form
-        for incarnation in timeline.incarnations
-        for batch in incarnation.batches
-        if batch.reading.events
-    }
-    if not forms:
-        return "none"
-    if len(forms) == 1:
-        return forms.pop()
-    for legacy in ("array-v", "array-s"):
-        if forms <= {"array", legacy}:
-            return legacy
-    return "mixed"
+class Appearance:
+    """What was seen of a stream, added up; O(types, ranks)."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.forms: set[Form] = set()
+        """The forms of batches with events."""
+        self.tags: Counter[str] = Counter()
+        self.unknown: set[str] = set()
+        """Types of events that edition 1 does not know."""
+        self.ranks: set[int] = set()
+
+    def add(self, reading: Reading) -> None:
+        """Add a batch."""
+        self.batches += 1
+        if reading.events:
+            self.forms.add(reading.form)
+        for event in reading.events:
+            self.tags[event.tag or "(untagged)"] += 1
+            if event.kind == "unknown" and event.tag:
+                self.unknown.add(event.tag)
+        if reading.rank is not None:
+            self.ranks.add(reading.rank)
+
+    @property
+    def events(self) -> dict[str, int]:
+        """How many events of each type there are."""
+        return dict(sorted(self.tags.items()))
+
+    @property
+    def form(self) -> Form:
+        """The form of the events; ``array`` where nothing tells whose arrays they are."""
+        forms = self.forms
+        if not forms:
+            return "none"
+        if len(forms) == 1:
+            return next(iter(forms))
+        for legacy in LEGACY:
+            if forms <= {"array", legacy}:
+                return legacy
+        return "mixed"
 
 
-def remarks(context: Context, muting: Muting, records: Records) -> tuple[str, ...]:
+def remarks(appearance: Appearance, muting: Muting, details: Records) -> tuple[str, ...]:
     """What no sentence speaks of and a reader should know."""
     notes: list[str] = []
-    timeline = context.timeline
     if muting.any:
         notes.append(f"{muting.ours} events are what was offered, {muting.theirs} are the publisher's own")
-    unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
-    if unknown:
-        notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
-    joined = [joiner for _, joiner in told(records, Joined)]
+    if appearance.unknown:
+        notes.append(f"event types that edition 1 does not know: {', '.join(sorted(appearance.unknown))}")
+    joined = [joiner for _, joiner in told(details, Joined)]
     if joined:
         same = sum(j.settled and j.complete and not j.missing and not j.extra for j in joined)
         notes.append(f"{same} of {len(joined)} late joiners rebuilt what one knew that had joined before them")

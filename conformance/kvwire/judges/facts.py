@@ -7,21 +7,25 @@ are, so that they find in ``changes`` what an event did and what was known befor
 from __future__ import annotations
 
 import functools
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
+from kvwire.history.copies import Copies
 from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
+from kvwire.judges.verdict import Finding
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
 from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
-from kvwire.trace.records import Records, told
+from kvwire.trace.records import Record, Records, told
 from kvwire.trace.stimuli import Offer, Prompt, offers, prompts
 from kvwire.wire.events import Event
+
+NOTHING = Timeline(incarnations=(), live=(), answers=())
 
 
 class Change(NamedTuple):
@@ -53,9 +57,9 @@ def cleared_by(event: Event) -> Cleared:
 class Facts:
     """The facts of one stream."""
 
-    def __init__(self, records: Records, timeline: Timeline, statement: Statement) -> None:
+    def __init__(self, statement: Statement, records: Records = (), timeline: Timeline = NOTHING) -> None:
         self._records = records
-        self._timeline = timeline
+        self.timeline = timeline
         self.ledger = Ledger(lambda medium, group: statement.residency_of(medium, group) == "counted")
         self.locations: set[Location] = set()
         """Where blocks were stored, in whatever incarnation."""
@@ -73,6 +77,33 @@ class Facts:
         self._statement = statement
         self._sizes: dict[int, int] = {}
         """Group → the block size of its stores of several blocks."""
+        self.findings: list[tuple[str, Finding]] = []
+        """Those that are shown, with their requirements, in the order in which they were made."""
+        self.kept: dict[int, Record] = {}
+        """The messages in which they were made."""
+
+    @classmethod
+    def passing(cls, statement: Statement) -> Facts:
+        """Those of a stream that nobody drives, before its first record: nothing is offered, and nothing asked."""
+        facts = cls(statement)
+        facts.__dict__.update(
+            copies=set(), recent={}, moments=(), calm=(), restarts=[], offers=(), prompts=(), ranks=None
+        )
+        return facts
+
+    def complete(self, records: Records, timeline: Timeline) -> None:
+        """A stream that passed is over: these are its records and its timeline, as far as they were kept."""
+        self._records = records
+        self.timeline = timeline
+        for name in ("details", "stimuli"):  # what was asked for before holds nothing
+            self.__dict__.pop(name, None)
+
+    def found(self, requirement: str, finding: Finding) -> None:
+        """A finding that is shown: its record is kept."""
+        at = finding.where.record
+        if at is not None and (record := self.recent.get(at)) is not None:
+            self.kept[at] = record
+        self.findings.append((requirement, finding))
 
     # what the records tell
 
@@ -82,18 +113,19 @@ class Facts:
         return [(index, record) for index, record in self._records if record.detail is not None]
 
     @functools.cached_property
-    def copies(self) -> frozenset[int]:
+    def recent(self) -> dict[int, Record]:
+        """Messages by their records, as far back as they are kept."""
+        return {index: record for index, record in self._records if record.frames is not None}
+
+    @functools.cached_property
+    def copies(self) -> Set[int]:
         """Live records of a message that another witness had delivered before, which is one occasion and no second."""
-        heard: defaultdict[str, Counter[tuple[bytes, ...]]] = defaultdict(Counter)
-        found: set[int] = set()
-        for index, record in self._records:
-            if record.is_live and record.frames is not None:
-                own = heard[record.source]
-                own[record.frames] += 1
-                others = (count[record.frames] for source, count in heard.items() if source != record.source)
-                if own[record.frames] <= max(others, default=0):
-                    found.add(index)
-        return frozenset(found)
+        copies = Copies()
+        return {
+            index
+            for index, record in self._records
+            if record.is_live and record.frames is not None and copies.add(record.source, record.frames)
+        }
 
     @functools.cached_property
     def stimuli(self) -> Records:
@@ -103,7 +135,7 @@ class Facts:
     @functools.cached_property
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
-        return moments(self.stimuli, self._timeline)
+        return moments(self.stimuli, self.timeline)
 
     @functools.cached_property
     def calm(self) -> Sequence[tuple[int, int]]:
@@ -151,13 +183,13 @@ class Facts:
     @functools.cached_property
     def answers(self) -> Mapping[str, Answer]:
         """The answers of the timeline, by client."""
-        return {answer.source: answer for answer in self._timeline.answers}
+        return {answer.source: answer for answer in self.timeline.answers}
 
     @functools.cached_property
     def sent(self) -> Mapping[int | None, Mapping[int, int]]:
         """By incarnation: the numbers that were seen live, with the first record of each."""
         found: defaultdict[int | None, dict[int, int]] = defaultdict(dict)
-        for live in self._timeline.live:
+        for live in self.timeline.live:
             found[live.incarnation].setdefault(live.number, live.record)
         return found
 

@@ -6,7 +6,6 @@ from kvwire.history.exchanges import Exchange, Item
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_record, judge, unless
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record
 from kvwire.wire.framing import END_SEQUENCE, number_of
 
 OTHER_COUNT = "frames"
@@ -26,17 +25,12 @@ class Answers(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.live_frames: dict[int, tuple[bytes, ...]] = {}
         self.heedless = False
         """Whether an answer began below the start that was asked for."""
         self.ends_nothing = False
         """Whether a request for which nothing is retained was answered with an end marker so far."""
         self.served = False
         """Whether a well-formed request was answered so far."""
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.is_live and record.frames is not None:
-            self.live_frames[index] = record.frames
 
     def finish(self) -> None:
         answers = self.facts.answers
@@ -70,7 +64,8 @@ class Answers(Area):
         for item in exchange.data:
             number = number_of(item.sequence)
             record = None if number is None else sent.get(number)
-            self.as_live(item, None if record is None else self.live_frames[record])
+            live = None if record is None else self.facts.recent.get(record)
+            self.as_live(item, None if live is None else live.frames)
         if exchange.odd:
             self.odd_shape(exchange)
         self.ascending(exchange)

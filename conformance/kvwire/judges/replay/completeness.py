@@ -19,9 +19,10 @@ class Completeness(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.resumed = {resumed.connection: resumed for _, resumed in told(self.facts.stimuli, ReplayResumed)}
+        self.resumed: dict[str, ReplayResumed] = {}
 
     def finish(self) -> None:
+        self.resumed = {resumed.connection: resumed for _, resumed in told(self.facts.stimuli, ReplayResumed)}
         self._retained()
         self._slow()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+
+import msgspec
 
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unused
+from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import StatsCall
 from kvwire.trace.records import Record, told
@@ -22,12 +24,41 @@ FEW = 3
 """Below this number a life before tells nothing of where the next one goes on."""
 
 
+class _Reused:
+    """Numbers that were used twice: whether a second counter has them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = self.last = -1
+        self.in_a_row = True
+        self.ranks: set[int] = set()
+
+    def add(self, number: int, payload: bytes) -> None:
+        """The next one, and its second batch."""
+        if not self.count:
+            self.first = number
+        else:
+            self.in_a_row = self.in_a_row and number == self.last + 1
+        self.count += 1
+        self.last = number
+        if len(self.ranks) < 2 and (rank := read(payload).rank) is not None:
+            self.ranks.add(rank)
+
+    @property
+    def senders(self) -> str:
+        """What to say of them; empty where no second counter shows."""
+        if self.count < FEW or not self.in_a_row:
+            return ""
+        whose = f", of rank {next(iter(self.ranks))}" if len(self.ranks) == 1 else ""
+        return f"; two senders: a second counter goes from {self.first} to {self.last} beside the first{whose}"
+
+
 class Numbers(Area):
     """Reads live arrivals, replay answers and restarts."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.records: dict[int, Record] = {}
+        self.reused = _Reused()
         self.leading = False
         """Nothing of this incarnation was missed, and no event of it was seen yet."""
         self.epochs: dict[str, Incarnation] = {}
@@ -38,7 +69,6 @@ class Numbers(Area):
     def on_record(self, index: int, record: Record) -> None:
         if not record.is_live:
             return
-        self.records[index] = record
         frames = record.frames or ()
         if (
             index not in self.facts.copies
@@ -68,28 +98,32 @@ class Numbers(Area):
             self.leading = False
             self.leading_clear(batch, event)
 
+    def on_step(self, step: Step) -> None:
+        self.no_filled_hole.saw(step.in_order)
+        self.no_reuse.saw(step.in_order)
+
+    def on_live(self, live: Live) -> None:
+        self.no_filled_hole(live)
+        self.no_reuse(live)
+
     def finish(self) -> None:
-        heard = [live for live in self.context.timeline.live if live.record not in self.facts.copies]
-        senders = self._two_senders([live for live in heard if live.arrival is Arrival.REUSED])
-        for live in heard:
-            self.no_filled_hole(live)
-            self.no_reuse(live, senders)
+        self._two_senders()
         self.first_zero()
         for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
 
-    def _two_senders(self, reused: Sequence[Live]) -> str:
-        """What to say of numbers that are used twice where a second counter has them; empty where none does."""
-        numbers = [live.number for live in reused]
-        if len(numbers) < FEW or any(later != number + 1 for number, later in itertools.pairwise(numbers)):
-            return ""
-        payloads = [(self.records[live.record].frames or (b"",))[-1] for live in reused]
-        ranks = sorted({rank for payload in payloads if (rank := read(payload).rank) is not None})
-        whose = f", of rank {ranks[0]}" if len(ranks) == 1 else ""
-        return f"; two senders: a second counter goes from {numbers[0]} to {numbers[-1]} beside the first{whose}"
+    def _two_senders(self) -> None:
+        """Say of numbers that are used twice that a second counter has them, where one does."""
+        senders = self.reused.senders
+        findings = self.no_reuse.tally.findings
+        findings[:] = [msgspec.structs.replace(finding, seen=finding.seen + senders) for finding in findings]
+
+    def _frames(self, record: int) -> tuple[bytes, ...]:
+        held = self.facts.recent.get(record)
+        return () if held is None else held.frames or ()
 
     def _at(self, record: int) -> Where:
-        frames = self.records[record].frames or ()
+        frames = self._frames(record)
         number = int.from_bytes(frames[1], "big") if len(frames) > 1 else None
         shown = frames[1][:HEX_BYTES].hex() if len(frames) > 1 else None
         return Where(
@@ -127,22 +161,23 @@ class Numbers(Area):
             )
 
     @judge("KVW-SEQ-004", memory="O(window)")
-    def no_reuse(self, say: Say, live: Live, senders: str) -> None:
+    def no_reuse(self, say: Say, live: Live) -> None:
         """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
             say.saw()
         elif live.arrival is Arrival.REUSED:
-            frames = self.records[live.record].frames or (b"", b"", b"")
+            payload = (self._frames(live.record) or (b"",))[-1]
+            self.reused.add(live.number, payload)
             where = Where(
                 record=live.record,
                 number=str(live.number),
                 frame="payload",
                 offset=0,
-                hex=frames[2][:HEX_BYTES].hex(),
+                hex=payload[:HEX_BYTES].hex(),
             )
             say.broke(
                 f"number {live.number} for one batch only, that of record {live.other}",
-                f"another batch under number {live.number} after {live.previous}, without a disconnect{senders}",
+                f"another batch under number {live.number} after {live.previous}, without a disconnect",
                 where,
             )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 
 from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.segments import HANDSHAKE
+from kvwire.history.timeline import Incarnation
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StatsCall, StopCall
@@ -25,12 +27,17 @@ class Offers(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.lives = context.timeline.incarnations
-        self.restarts = self.facts.restarts
-        self.tails = [index for index, tail in told(self.facts.stimuli, TailDone) if tail.outcome == "bound"]
+        self.lives: Sequence[Incarnation] = ()
+        self.restarts: Sequence[int] = ()
+        self.tails: Sequence[int] = ()
         """Records at which the batch that was offered last had not come within its bound."""
 
     def finish(self) -> None:
+        if not self.context.header.can:
+            return
+        self.lives = self.context.timeline.incarnations
+        self.restarts = self.facts.restarts
+        self.tails = [index for index, tail in told(self.facts.stimuli, TailDone) if tail.outcome == "bound"]
         if not self.lives:
             self._silent()
             return
