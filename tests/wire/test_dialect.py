@@ -15,7 +15,7 @@ from tests.kit.stories import Event, cleared, pack, payload, removed, stored
 from kvwire.wire import fastpath
 from kvwire.wire.dialect import read, read_slowly
 from kvwire.wire.events import Reading
-from kvwire.wire.fastpath import read_quickly
+from kvwire.wire.plain import read_quickly
 from kvwire.wire.msgpack import Limits
 from kvwire_reference import wire as reference
 

@@ -220,9 +220,14 @@ class Ledger:
         return self._default is State.ABSENT
 
     @property
-    def certain(self) -> bool:
-        """Whether every block is what its location says, and absent where that says nothing."""
-        return self._default is State.ABSENT and not self._doubted
+    def unsure(self) -> bool:
+        """Whether what is known of a location is not all that is known of its blocks."""
+        return bool(self._doubted or self._emptied)
+
+    @property
+    def several_groups(self) -> bool:
+        """Whether blocks were stored in more than one group."""
+        return len(self._groups) > 1
 
     @property
     def held(self) -> int:
@@ -239,6 +244,10 @@ class Ledger:
             blocks = self._places[location] = {}
             self._groups.setdefault(location.group, []).append((location, blocks))
         return blocks
+
+    def knows(self, location: Location) -> bool:
+        """Whether blocks of a location were looked at before."""
+        return location in self._places
 
     def of_group(self, group: int) -> list[tuple[Location, Blocks]]:
         """What is known of every location of a group."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kvwire.conclusion.muting import Muting
+from kvwire.judges.step import Step
 from kvwire.trace.marks import Joined
 from kvwire.trace.records import Record, Records, told
 from kvwire.wire.dialect import read_slowly
@@ -26,17 +27,28 @@ class Appearance:
         """Types of events that edition 1 does not know."""
         self.ranks: set[int] = set()
 
+    def count(self, step: Step) -> None:
+        """Add batches without a fault."""
+        self.batches += step.batches
+        for shape, count in step.shapes.items():
+            self.forms.add(shape.form)
+            self.tags["BlockStored" if shape.kind == "stored" else "BlockRemoved"] += count
+
     def add(self, reading: Reading) -> None:
         """Add a batch."""
         self.batches += 1
+        self.rest(reading, 0)
+        if reading.rank is not None:
+            self.ranks.add(reading.rank)
+
+    def rest(self, reading: Reading, first: int) -> None:
+        """Add the events of a batch from one on."""
         if reading.events:
             self.forms.add(reading.form)
-        for event in reading.events:
+        for event in reading.events[first:]:
             self.tags[event.tag or "(untagged)"] += 1
             if event.kind == "unknown" and event.tag:
                 self.unknown.add(event.tag)
-        if reading.rank is not None:
-            self.ranks.add(reading.rank)
 
     @property
     def events(self) -> dict[str, int]:

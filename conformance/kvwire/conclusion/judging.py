@@ -13,6 +13,9 @@ from itertools import islice
 
 import msgspec
 
+from kvwire.cache.chains import Strand
+from kvwire.cache.deferred import Deferred, Waiting
+from kvwire.cache.parity import Place as Sized
 from kvwire.conclusion.description import Appearance, remarks
 from kvwire.conclusion.extra_instances import attacked, count
 from kvwire.conclusion.hearing import of_stream
@@ -24,14 +27,16 @@ from kvwire.history.progress import END, Place
 from kvwire.history.ranges import Ranges
 from kvwire.history.timeline import Attribution, Batch, Gap, Incarnation, Live
 from kvwire.judges import AREAS, JUDGES
-from kvwire.judges.area import Area, Context
+from kvwire.judges.area import ABSURD, Area, Context
 from kvwire.judges.hashing import Hashing
+from kvwire.judges.quick import Quick
 from kvwire.judges.step import Step
 from kvwire.judges.verdict import Outcome, Tally
 from kvwire.standard.registry import Profile, Registry
 from kvwire.trace.records import Header, Record, Records, StreamInfo, Trace
-from kvwire.wire.events import Form
+from kvwire.wire.events import Event, Form
 from kvwire.wire.framing import number_of
+from kvwire.wire.plain import Read, Reader
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +160,15 @@ class Showing:
             area.on_batch(batch)
         if batch.reading.opaque:
             self._hidden(batch)
-        for event in batch.reading.events:
+        self._events(batch, batch.reading.events, stamped)
+
+    def rest(self, batch: Batch, first: int) -> None:
+        """The events of a batch from one on; those before it, and the batch itself, were taken another way."""
+        self.appearance.rest(batch.reading, first)
+        self._events(batch, batch.reading.events[first:], frozenset())
+
+    def _events(self, batch: Batch, events: Iterable[Event], stamped: frozenset[str]) -> None:
+        for event in events:
             if event.opaque:
                 self._hidden(batch)
             self.facts.on_event(event)
@@ -196,6 +209,15 @@ def passes(header: Header) -> bool:
     return not header.can
 
 
+STRETCH = 256
+"""After so many batches without a fault the areas are told."""
+AHEAD = 64
+"""So many messages that wait are kept as they were read."""
+ZERO = bytes(8)
+HIGHEST = (ABSURD - 1).to_bytes(8, "big")
+"""The highest number that a counter reaches."""
+
+
 class Passing:
     """One stream that nobody drives, judged while it passes."""
 
@@ -222,8 +244,16 @@ class Passing:
         self.follower = Follower(
             self, replay=stream.replay is not None if replays is None else replays, horizon=horizon
         )
+        self._reader = Reader()
+        self._deferred = Deferred(self._matched, self._case)
+        self.quick = Quick(self.facts, context.statement, stream.rank, self._later)
+        self._entry: tuple[int, Entry] | None = None
+        """The batch that is taken the quick way, or was last."""
+        self._reads: dict[int, Read] = {}
+        """What was read of messages that wait, by record."""
+        self._topic: bytes | None = None
+        """The topic of messages that have no fault."""
         self._horizon = horizon
-        self.step = Step()
         self.last_t_ns: int | None = None
         """When the last live message came."""
         self._last: bytes | None = None
@@ -255,10 +285,40 @@ class Passing:
         if self.follower.is_copy(index, record):
             copies.add(index)
             self.follower.take(index, record)
-        else:
-            facts.recent[index] = record
-            self.follower.take(index, record)
-        self._show(index, record)
+            self._show(index, record)
+            return
+        facts.recent[index] = record
+        read = self._reader.read(frames[2]) if len(frames) == 3 else None
+        if read is not None:
+            self._reads[index] = read
+            if len(self._reads) > AHEAD:
+                self._reads.clear()
+        self.follower.take(index, record)
+        if read is None or frames[0] != self._topic or not self._numbered(frames[1]):
+            self._show(index, record)
+            self._topic = self._good_topic()
+        elif len(facts.recent) > 2 * self._horizon.batches:
+            self._forget()
+
+    def _numbered(self, frame: bytes) -> bool:
+        """Count a message like those before; False when its number has to be looked at."""
+        if len(frame) != 8 or frame > HIGHEST:
+            return False
+        self.quick.step.messages += 1
+        if frame != ZERO:
+            self.quick.step.numbered += 1
+        return True
+
+    def _good_topic(self) -> bytes | None:
+        """The first topic of the stream, where it is as declared and valid; None when each message is looked at."""
+        topic, declared = self.facts.topic, self.stream.topic
+        if topic is None or (declared is not None and topic != declared.encode()):
+            return None
+        try:
+            topic.decode()
+        except UnicodeDecodeError:
+            return None
+        return topic
 
     def _show(self, index: int, record: Record) -> None:
         self._bytes += len(record.frames[-1]) if record.frames else 0
@@ -296,33 +356,86 @@ class Passing:
 
     def begins(self, incarnation: Incarnation) -> None:
         """An incarnation."""
+        self._one_by_one()
         self.showing.begins(incarnation)
 
     def entry(self, number: int, entry: Entry) -> None:
         """The next batch, which came live and ascending."""
-        self.showing.batch(
-            Batch(number=number, payload=entry.payload, record=entry.first, live=entry.first, seen_by=entry.seen_by)
-        )
+        read = self._reads.pop(entry.first, None)
+        if read is None:
+            read = self._reader.read(entry.payload)
+        taken = None
+        if read is not None:
+            self._entry = number, entry
+            taken = self.quick.take(read, number)
+            if taken == len(read.events):
+                if self.quick.step.batches >= STRETCH:
+                    self.flush()
+                return
+        batch = _batch(number, entry)
+        self._one_by_one()
+        if taken is None:
+            self.showing.batch(batch)
+        else:
+            self.showing.rest(batch, taken)
 
     def batch(self, batch: Batch) -> None:
         """The next batch."""
+        self._one_by_one()
         self.showing.batch(batch)
 
     def gap(self, gap: Gap) -> None:
         """The next gap."""
+        self._one_by_one()
         self.showing.gap(gap)
 
     def in_order(self) -> None:
         """A live message under a number that rises."""
-        self.step.in_order += 1
+        self.quick.step.in_order += 1
 
     def live(self, live: Live) -> None:
         """A live message that was classified."""
         self.showing.live(live)
 
+    # what was taken the quick way
+
+    def _one_by_one(self) -> None:
+        """Something is shown to the areas one by one: what waits comes first."""
+        self._deferred.flush()
+        self.quick.doubt()
+
+    def _later(self, strand: Strand, place: Sized, index: int) -> None:
+        assert self._entry is not None
+        number, entry = self._entry
+        self._deferred.add(Waiting(strand, place, number, entry.first, entry.payload, index))
+
+    def _matched(self, place: Sized, blocks: int, roots: int) -> None:
+        self.facts.parity.match(place, blocks, roots, told=self.quick.told)
+
+    def _case(self, waiting: Waiting) -> None:
+        """Blocks among which one is not as its function says: each is decided by itself."""
+        facts = self.facts
+        batch = Batch(
+            number=waiting.number,
+            payload=waiting.payload,
+            record=waiting.record,
+            live=waiting.record,
+            seen_by=frozenset(),
+        )
+        event = batch.reading.events[waiting.index]
+        links = [facts.identity.chains.link(waiting.strand, value) for value in waiting.strand.hashes]
+        facts.parity.stored(batch, event, links, facts.label(event.hash_algo))
+        self.quick.doubt()
+
     def flush(self) -> None:
-        """Tell the areas what was counted in bulk."""
-        step, self.step = self.step, Step()
+        """Tell the areas what was counted."""
+        self._deferred.flush()
+        step, self.quick.step = self.quick.step, Step()
+        if step.batches and self._entry is not None:
+            step.last = _batch(*self._entry)
+            self.showing.appearance.count(step)
+            assert self.facts.first_rank is not None
+            self.showing.appearance.ranks.add(self.facts.first_rank[0])
         for area in self.showing.areas:
             area.on_step(step)
 
@@ -361,6 +474,10 @@ class Passing:
             self.profile,
             only,
         )
+
+
+def _batch(number: int, entry: Entry) -> Batch:
+    return Batch(number=number, payload=entry.payload, record=entry.first, live=entry.first, seen_by=entry.seen_by)
 
 
 def _outcomes(

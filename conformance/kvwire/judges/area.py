@@ -77,6 +77,11 @@ class Say:
             if self.tally.violations <= EXAMPLES:
                 self._area.facts.found(self._requirement, finding)
 
+    def broke_more(self, count: int) -> None:
+        """Count violations of a sort of which enough examples were shown."""
+        self.tally.violations += count
+        self.tally.witnesses += count
+
     def weigh(self, batch: Batch, flaw: Flaw | None) -> None:
         """Count an occasion: a violation where the reader found a flaw."""
         if flaw is None:

@@ -6,6 +6,7 @@ import math
 
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_element, judge, unused
+from kvwire.judges.step import Step
 from kvwire.wire.events import Flaw
 
 MILLISECONDS = 10**11
@@ -52,18 +53,25 @@ class BatchArea(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.newest: tuple[float, int] | None = None
         self.ticks = Ticks()
         self.coarse_at: Batch | None = None
         self.epoch = False
         """Whether an incarnation was named, so that no clock has to tell lives apart."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self.newest = None
+        self.facts.newest = None
 
     def on_gap(self, gap: Gap) -> None:
         if gap.maybe_restart:
-            self.newest = None
+            self.facts.newest = None
+
+    def on_step(self, step: Step) -> None:
+        for judged in (self.three_elements, self.float64, self.seconds, self.events_array):
+            judged.saw(step.batches)
+        self.rising.saw(step.rising)
+        for ts in step.stamps:
+            self.ticks.add(ts)
+        self.coarse_at = step.last or self.coarse_at
 
     def on_batch(self, batch: Batch) -> None:
         flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
@@ -127,8 +135,8 @@ class BatchArea(Area):
         ts = batch.reading.ts
         if flaw is not None or ts is None or "ts" in self.muted or batch.live is None:
             return
-        if self.newest is not None:
-            newest, number = self.newest
+        if self.facts.newest is not None:
+            newest, number = self.facts.newest
             if ts < newest:
                 say.broke(
                     f"a `ts` of at least {newest!r}, that of number {number}",
@@ -137,7 +145,7 @@ class BatchArea(Area):
                 )
                 return
             say.saw()
-        self.newest = (ts, batch.number)
+        self.facts.newest = (ts, batch.number)
 
     @judge("KVW-BAT-005")
     def events_array(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:

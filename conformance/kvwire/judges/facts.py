@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from kvwire.cache.identity import Identity
 from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
+from kvwire.cache.lineage import Kinds, Lineage, Windows
+from kvwire.cache.parity import Parity
+from kvwire.hashes.functions import OPAQUE
 from kvwire.history.copies import Copies
 from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
@@ -54,6 +58,29 @@ def cleared_by(event: Event) -> Cleared:
     )
 
 
+class Ended:
+    """What clears ended and was not stored again, location by location."""
+
+    def __init__(self) -> None:
+        self.by_location: dict[Location, set[int]] = {}
+
+    def add(self, keys: Iterable[Key]) -> None:
+        """A clear ended these."""
+        for location, value in keys:
+            self.by_location.setdefault(location, set()).add(value)
+
+    def discard(self, key: Key) -> None:
+        """It was stored again."""
+        self.by_location[key.location].discard(key.hash)
+
+    def clear(self) -> None:
+        """Nothing is known."""
+        self.by_location.clear()
+
+    def __contains__(self, key: Key) -> bool:
+        return key.hash in self.by_location.get(key.location, ())
+
+
 class Facts:
     """The facts of one stream."""
 
@@ -77,6 +104,24 @@ class Facts:
         self._statement = statement
         self._sizes: dict[int, int] = {}
         """Group → the block size of its stores of several blocks."""
+        # what of the stream goes on from batch to batch
+        self.topic: bytes | None = None
+        self.newest: tuple[float, int] | None = None
+        """The newest ``ts`` of the incarnation, and the number of its batch."""
+        self.first_rank: tuple[int, int] | None = None
+        """The rank of the first batch that has one, and its number."""
+        self.leading = False
+        """Nothing of this incarnation was missed, and no event of it was seen yet."""
+        self.sizes: dict[int, tuple[int, int]] = {}
+        """Group → its block size, and the number of the batch that said so."""
+        self.lineage = Lineage()
+        self.kinds = Kinds(statement.groups)
+        self.windows = Windows(statement.window_memory)
+        self.ended = Ended()
+        self.announced: str | None = None
+        """The hash function that was announced first in this incarnation."""
+        self.counted: set[str] = set()
+        """Deviations of which enough examples are shown, so that more are only counted."""
         self.findings: list[tuple[str, Finding]] = []
         """Those that are shown, with their requirements, in the order in which they were made."""
         self.kept: dict[int, Record] = {}
@@ -192,6 +237,22 @@ class Facts:
         for live in self.timeline.live:
             found[live.incarnation].setdefault(live.number, live.record)
         return found
+
+    @functools.cached_property
+    def identity(self) -> Identity:
+        """What each hash stood for."""
+        return Identity(self.prompts, self.calm)
+
+    @functools.cached_property
+    def parity(self) -> Parity:
+        """What recomputes."""
+        chains = self.identity.chains
+        return Parity(chains.scopes, chains)
+
+    def label(self, said: str | None) -> str | None:
+        """What the publisher says of the hashes of an event that says this; ``opaque`` only where nothing says more."""
+        labels = [label for label in (said, self.announced, self._statement.algorithm) if label is not None]
+        return next((label for label in labels if label != OPAQUE), labels[0] if labels else None)
 
     # what follows the stream
 

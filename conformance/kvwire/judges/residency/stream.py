@@ -8,6 +8,7 @@ from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, unless
 from kvwire.judges.facts import Change
 from kvwire.judges.residency.answer import Answer
+from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.standard.statement import Residency as Policy
 from kvwire.trace.calls import ResetCall, ResidentCall
@@ -75,8 +76,6 @@ class Residency(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cleared: frozenset[Key] = frozenset()
-        """What clears ended and was not stored again."""
         self.reset: _Reset | None = None
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
@@ -86,7 +85,7 @@ class Residency(Area):
         self._lose()
 
     def _lose(self) -> None:
-        self.cleared = frozenset()
+        self.facts.ended.clear()
         if self.reset is not None:
             self.reset.lost = True
 
@@ -105,19 +104,24 @@ class Residency(Area):
 
     # the stream
 
+    def on_step(self, step: Step) -> None:
+        self.no_duplicate.saw(step.stored_anew)
+        self.no_orphan.saw(step.removed_set)
+        self.balance.saw(step.removed - step.removed_set)
+
     def on_event(self, batch: Batch, event: Event) -> None:
         if not event.sound:
             return
         if self.reset is not None:
             self.reset.on_event(batch, event, {change.key for change in self.facts.changes})
         if event.kind == "cleared" and batch.number:  # the leading clear ends what nobody announced
-            self.cleared |= self.facts.cleared
+            self.facts.ended.add(self.facts.cleared)
         for change in self.facts.changes:
             policy = self.context.statement.residency_of(event.medium, event.group)
             if event.kind == "stored":
                 self._stored(batch, event, change, policy)
                 continue
-            if change.key in self.cleared:
+            if change.key in self.facts.ended:
                 self.clear_is_whole.open("a block that a clear had ended is removed after it")
             if not change.elsewhere:
                 judged = self.balance if policy == "counted" else self.no_orphan
@@ -126,8 +130,8 @@ class Residency(Area):
     def _stored(self, batch: Batch, event: Event, change: Change, policy: Policy) -> None:
         if policy == "set":
             self.no_duplicate(batch, event, change)
-        if change.key in self.cleared:
-            self.cleared -= {change.key}
+        if change.key in self.facts.ended:
+            self.facts.ended.discard(change.key)
             if policy != "refresh":
                 self.clear_is_whole.saw()
 
@@ -185,11 +189,10 @@ class Residency(Area):
         A block that is stored again after a clear shows that it had gone; one that an idle engine still holds shows
         that it had not.
         """
-        for location in sorted({key.location for key in self.cleared}, key=str):
+        for location, ended in sorted(self.facts.ended.by_location.items(), key=lambda item: str(item[0])):
             held = answer.held(location)
-            if held is None:
+            if held is None or not ended:
                 continue
-            ended = {key.hash for key in self.cleared if key.location == location}
             say.saw(len(ended - held))
             for value in sorted(ended & held) if answer.idle else ():
                 say.broke(

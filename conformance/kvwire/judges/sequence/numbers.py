@@ -59,8 +59,6 @@ class Numbers(Area):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.reused = _Reused()
-        self.leading = False
-        """Nothing of this incarnation was missed, and no event of it was seen yet."""
         self.epochs: dict[str, Incarnation] = {}
         """Each epoch that was named, with the first incarnation that had it."""
         self.named: str | None = None
@@ -79,12 +77,12 @@ class Numbers(Area):
             self.below_the_marker(index, number)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self.leading = incarnation.origin_known
+        self.facts.leading = incarnation.origin_known
         self.life = incarnation
         self.named = None
 
     def on_gap(self, gap: Gap) -> None:
-        self.leading = False
+        self.facts.leading = False
         if gap.maybe_restart:
             self.named = None
 
@@ -94,8 +92,8 @@ class Numbers(Area):
             if self.named is None:
                 self.named = event.epoch
                 self.own_epoch(batch, event, event.epoch)
-        if self.leading:
-            self.leading = False
+        if self.facts.leading:
+            self.facts.leading = False
             self.leading_clear(batch, event)
 
     def on_step(self, step: Step) -> None:
