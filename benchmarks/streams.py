@@ -46,7 +46,9 @@ class Stream:
             if self._resident and self._random.random() < REMOVING:
                 at = self._random.randrange(len(self._resident))
                 self._resident[at], self._resident[-1] = self._resident[-1], self._resident[at]
-                events.append(self._formed("BlockRemoved", block_hashes=[self._wire(self._resident.pop())], medium="GPU"))
+                events.append(
+                    self._formed("BlockRemoved", block_hashes=[self._wire(self._resident.pop())], medium="GPU")
+                )
             events += [self._store() for _ in range(self._events)]
             yield [1_750_000_000.0 + number * 0.0123, events, 0]
 

@@ -110,7 +110,7 @@ else without.
 """
 
 
-class Strand(msgspec.Struct, gc=False, kw_only=True):
+class Strand(msgspec.Struct, gc=False):
     """The blocks of a store without faults, as they are remembered until somebody asks for one of them as a link.
 
     ``data`` are their tokens, four bytes each. ``rooted``: their chain was seen from its root. ``function`` names the

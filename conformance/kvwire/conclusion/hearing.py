@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kvwire.trace.instances import Rhythm
-from kvwire.trace.records import Header, Record, Records, Trace
+from kvwire.trace.records import LIVE, Header, Record, Records, Trace
+
+LIVE_NAMES = frozenset(map(str, LIVE))
 
 
 class Pace:
-    """When one stream was heard, in seconds since the first record of the run."""
+    """When one stream was heard: nanoseconds of the last live message (-1: none) and between two, at most."""
+
+    __slots__ = ("last_ns", "longest_ns")
 
     def __init__(self) -> None:
-        self.last: float | None = None
-        self.longest = 0.0
-        """The longest time between two messages."""
-
-    def add(self, at: float) -> None:
-        """A live message."""
-        if self.last is not None and at - self.last > self.longest:
-            self.longest = at - self.last
-        self.last = at
+        self.last_ns = -1
+        self.longest_ns = 0
 
 
 class Hearing:
@@ -42,6 +39,7 @@ class Hearing:
         self.rhythm = Rhythm()
         """Of the declared streams."""
         self.paces: dict[str, Pace] = {stream.name: Pace() for stream in header.streams}
+        self._several = len(header.streams) > 1
         self._begin = 0
         self._newest = 0
 
@@ -53,12 +51,20 @@ class Hearing:
             self._begin = self._newest = at
         elif at > self._newest:
             self._newest = at
-        if record.detail is not None:
+        if record.frames is None:
             self.details.append((index, record))
-        if record.is_live and (pace := self.paces.get(record.stream)) is not None:
-            pace.add((at - self._begin) / 1e9)
-            self.rhythm.add(record.stream, index)
+        elif record.source in LIVE_NAMES and (pace := self.paces.get(record.stream)) is not None:
+            if at - pace.last_ns > pace.longest_ns and pace.last_ns >= 0:
+                pace.longest_ns = at - pace.last_ns
+            pace.last_ns = at
+            if self._several:
+                self.rhythm.add(record.stream, index)
         return index
+
+    def last(self, name: str) -> float | None:
+        """When a stream was heard last; None where it never was."""
+        pace = self.paces[name]
+        return None if pace.last_ns < 0 else (pace.last_ns - self._begin) / 1e9
 
     @property
     def end(self) -> float:

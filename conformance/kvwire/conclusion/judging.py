@@ -209,7 +209,7 @@ def passes(header: Header) -> bool:
     return not header.can
 
 
-STRETCH = 256
+STRETCH = 1024
 """After so many batches without a fault the areas are told."""
 AHEAD = 64
 """So many messages that wait are kept as they were read."""
@@ -254,10 +254,8 @@ class Passing:
         self._topic: bytes | None = None
         """The topic of messages that have no fault."""
         self._horizon = horizon
-        self.last_t_ns: int | None = None
-        """When the last live message came."""
-        self._last: bytes | None = None
-        """The frame of its number."""
+        self.last: Record | None = None
+        """The last live message."""
         self._records: list[tuple[int, Record]] = []
         """What is told beside messages, and the messages of replays."""
         self._bytes = 0
@@ -269,10 +267,44 @@ class Passing:
             self._records.append((index, record))
             self.follower.take(index, record)
             return
-        facts = self.facts
-        copies = facts.copies
+        if len(frames) == 3 and frames[0] == self._topic and len(frames[1]) == 8:
+            topic, sequence, payload = frames
+            number = int.from_bytes(sequence, "big")
+            entry = self.follower.follow(index, record.source, number, payload, topic)
+            if entry is not None:
+                self._follows(index, record, number, entry)
+                return
+        self._take(index, record, frames)
+
+    def _follows(self, index: int, record: Record, number: int, entry: Entry) -> None:
+        """The next message from the only witness."""
+        self.last = record
+        recent = self.facts.recent
+        recent[index] = record
+        self._bytes += len(entry.payload)
+        step = self.quick.step
+        step.in_order += 1
+        read = self._reader.read(entry.payload)
+        if read is None or number >= ABSURD or self._bytes > self._horizon.bytes:
+            self._copied(copy=False)
+            self._show(index, record)
+        else:
+            step.messages += 1
+            step.numbered += 1
+        self._settled(number, entry, read)
+        if len(recent) > 2 * self._horizon.batches:
+            self._forget()
+
+    def _copied(self, index: int = -1, *, copy: bool) -> None:
+        copies = self.facts.copies
         assert isinstance(copies, set)
         copies.clear()
+        if copy:
+            copies.add(index)
+
+    def _take(self, index: int, record: Record, frames: tuple[bytes, ...]) -> None:
+        facts = self.facts
+        self._copied(copy=False)
         if not record.is_live:
             if record.is_replay:
                 self._records.append((index, record))
@@ -280,10 +312,9 @@ class Passing:
             self.follower.take(index, record)
             self._show(index, record)
             return
-        self.last_t_ns = record.t_ns
-        self._last = frames[1] if len(frames) > 1 else None
+        self.last = record
         if self.follower.is_copy(index, record):
-            copies.add(index)
+            self._copied(index, copy=True)
             self.follower.take(index, record)
             self._show(index, record)
             return
@@ -343,7 +374,8 @@ class Passing:
     @property
     def last_number(self) -> int | None:
         """The number of the last live message."""
-        return None if self._last is None else number_of(self._last)
+        frames = () if self.last is None else self.last.frames or ()
+        return number_of(frames[1]) if len(frames) > 1 else None
 
     @property
     def function(self) -> str | None:
@@ -362,8 +394,9 @@ class Passing:
     def entry(self, number: int, entry: Entry) -> None:
         """The next batch, which came live and ascending."""
         read = self._reads.pop(entry.first, None)
-        if read is None:
-            read = self._reader.read(entry.payload)
+        self._settled(number, entry, self._reader.read(entry.payload) if read is None else read)
+
+    def _settled(self, number: int, entry: Entry, read: Read | None) -> None:
         taken = None
         if read is not None:
             self._entry = number, entry
@@ -430,6 +463,7 @@ class Passing:
     def flush(self) -> None:
         """Tell the areas what was counted."""
         self._deferred.flush()
+        self.quick.add_up()
         step, self.quick.step = self.quick.step, Step()
         if step.batches and self._entry is not None:
             step.last = _batch(*self._entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kvwire.conclusion.hearing import Hearing, Pace
+from kvwire.conclusion.hearing import Hearing
 from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import Notice
 from kvwire.trace.calls import CacheCall
@@ -57,10 +57,10 @@ def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
         records = hearing.details_of(name)
         lost = [] if ours else list(_lost(name, records, hearing))
         found += lost
-        if pace.last is None:
+        if pace.last_ns < 0:
             if (since := _connected(records)) is not None and not lost:
                 quiet[name] = hearing.end - hearing.at(since)
-        elif not (lost or ours or name in gone or name in stopped) and (times := _silence(pace, hearing)) is not None:
+        elif not (lost or ours or name in gone or name in stopped) and (times := _silence(name, hearing)) is not None:
             ended[name] = times
     if quiet:
         which = "" if len(hearing.paces) == 1 else f" of {listed(list(quiet))}"
@@ -130,17 +130,18 @@ def _lost(name: str, records: Sequence[Record], clock: Hearing) -> Iterator[Noti
         yield Notice(what="connection-lost", streams=[name], after_s=at, text=said)
 
 
-def _silence(pace: Pace, hearing: Hearing) -> tuple[float, float] | None:
+def _silence(name: str, hearing: Hearing) -> tuple[float, float] | None:
     """When a stream that nobody drives was heard last, and for how long then no more; None while it may just pause."""
-    assert pace.last is not None
-    rest = hearing.end - pace.last
-    return (pace.last, rest) if rest >= max(SILENT_S, GAPS * pace.longest) else None
+    last = hearing.last(name)
+    assert last is not None
+    rest = hearing.end - last
+    return (last, rest) if rest >= max(SILENT_S, GAPS * hearing.paces[name].longest_ns / 1e9) else None
 
 
 def _stopped(stopped: list[str], hearing: Hearing) -> Notice:
     """Streams that stopped while others went on, all in one line."""
-    at = min(pace.last for name, pace in hearing.paces.items() if name in stopped and pace.last is not None)
-    going = sum(pace.last is not None for name, pace in hearing.paces.items() if name not in stopped)
+    at = min(last for name in stopped if (last := hearing.last(name)) is not None)
+    going = sum(pace.last_ns >= 0 for name, pace in hearing.paces.items() if name not in stopped)
     others = f"{going} other streams" if going > 1 else "another stream"
     said = f"{listed(stopped)} stopped after {seconds(at)}, while {others} went on"
     return Notice(what="stopped", streams=stopped, after_s=at, text=said)

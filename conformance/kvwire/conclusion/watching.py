@@ -134,5 +134,5 @@ def _facts(stream: Passing) -> StreamFacts:
         form=appearance.form,
         function=stream.function,
         last_number=stream.last_number,
-        last_t_ns=stream.last_t_ns,
+        last_t_ns=None if stream.last is None else stream.last.t_ns,
     )

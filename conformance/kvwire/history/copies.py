@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 Frames = tuple[bytes, ...]
@@ -33,3 +34,14 @@ class Copies:
         if self._room is not None and len(variants) > ODD:
             del variants[0]
         return False
+
+    def know(self, frames: Frames, sources: Iterable[str]) -> None:
+        """Each of these delivered it once, unless more is known of its number."""
+        self._seen.setdefault(frames[1], [(frames, dict.fromkeys(sources, 1))])
+
+    def settle(self, number: bytes, payload: bytes) -> bytes | None:
+        """The topic of a message; what is known of its number is forgotten if everybody delivered it once at most."""
+        variants = self._seen.get(number, ())
+        if len(variants) == 1 and set(variants[0][1].values()) == {1}:
+            del self._seen[number]
+        return next((frames[0] for frames, _ in variants if len(frames) == 3 and frames[2] == payload), None)

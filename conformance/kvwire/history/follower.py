@@ -27,7 +27,7 @@ from kvwire.history.timeline import Arrival, Attribution, Batch, Builder, Gap, I
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import ReplayDone, ReplayRequest
 from kvwire.trace.records import Record
-from kvwire.wire.framing import END_NUMBER, split_live
+from kvwire.wire.framing import END_NUMBER, number_of, split_live
 
 LATE = 256
 """For so many batches behind a hole is waited for what may still fill it."""
@@ -70,14 +70,15 @@ class Receiver(Protocol):
 
 
 class Entry:
-    """A batch that came live, ascending: its payload, and the record of each witness that delivered it."""
+    """A batch that came live, ascending: its payload, the topic it came under, and the record of each witness."""
 
-    __slots__ = ("first", "payload", "second", "source")
+    __slots__ = ("first", "payload", "second", "source", "topic")
 
-    def __init__(self, payload: bytes, source: str, first: int) -> None:
+    def __init__(self, payload: bytes, source: str, first: int, topic: bytes | None) -> None:
         self.payload = payload
         self.source = source
         self.first = first
+        self.topic = topic
         self.second: tuple[str, int] | None = None
 
     @property
@@ -145,12 +146,47 @@ class Follower:
         """Below this number of the current incarnation everything is forgotten."""
         self._alone = True
         """Whether one witness only was heard so far."""
+        self._lone: str | None = None
+        """The only witness that is up, if no other was heard and something is settled."""
+        self._witness: Witness | None = None
 
     # records
 
+    def follow(self, index: int, source: str, number: int, payload: bytes, topic: bytes) -> Entry | None:
+        """Take the next message if it is the next one of all from the only witness: its batch, which is settled.
+
+        None, and nothing taken, when it is anything else.
+        """
+        if number != self.settled + 1 or source != self._lone or not self.steady or self._pending:
+            return None
+        witness = self._witness
+        if witness is None or witness.last != self.settled:
+            return None
+        entry = self._window[number] = Entry(payload, source, index, topic)
+        witness.last = self.settled = number
+        self._classified = index
+        self._bytes += len(payload)
+        self.lived[-1].batches += 1
+        if len(self._window) > 2 * self.horizon.batches or self._bytes > self.horizon.bytes:
+            self._trim()
+        return entry
+
     def is_copy(self, index: int, record: Record) -> bool:
         """Whether a live message, the next record, is a copy of what another witness had delivered."""
-        copy = record.frames is not None and self.copies.add(record.source, record.frames)
+        frames = record.frames
+        assert frames is not None
+        number = number_of(frames[1]) if len(frames) == 3 else None
+        if self.steady and number is not None and number != END_NUMBER:
+            entry = self._pending.get(number) or self._window.get(number)
+            if entry is None:
+                return False
+            if entry.second is None and entry.source != record.source:
+                copy = entry.payload == frames[2] and entry.topic == frames[0]
+            else:
+                self._unsettle()
+                copy = self.copies.add(record.source, frames)
+        else:
+            copy = self.copies.add(record.source, frames)
         if copy:
             self.copied.add(index)
         return copy
@@ -163,11 +199,19 @@ class Follower:
         elif record.is_live:
             parts = split_live(frames)
             if parts is not None and parts[0] != END_NUMBER:
-                self._live(index, record, *parts, copy=index in self.copied)
+                self._live(index, record, *parts)
         elif record.is_replay:
             self._unsettle()
             self.collected.take(index, record)
             self._waits(len(frames[-1]))
+
+    def _count_witnesses(self) -> None:
+        """Look whether one witness is heard only."""
+        heard = [source for source, witness in self._witnesses.items() if witness.runs]
+        self._lone = heard[0] if len(heard) == 1 and self._up == {heard[0]} and self.settled >= 0 else None
+        self._witness = None if self._lone is None else self._witnesses[self._lone]
+        if self._witness is not None and self._witness.fresh:
+            self._lone = None
 
     def _told(self, index: int, record: Record) -> None:
         match record.detail:
@@ -184,6 +228,7 @@ class Follower:
                 if len(self.collected.breaks) > breaks:
                     del self.collected.breaks[1:]  # the first one tells
                     self._unsettle()
+                self._count_witnesses()
             case ReplayRequest() as asked:
                 self._unsettle()
                 self._open.add(asked.client)
@@ -205,22 +250,22 @@ class Follower:
 
     # what comes ascending
 
-    def _live(self, index: int, record: Record, number: int, payload: bytes, *, copy: bool) -> None:
+    def _live(self, index: int, record: Record, number: int, payload: bytes) -> None:
         source = record.source
         witness = self._witnesses[source]
-        if self.steady and self._ascends(witness, index, number, payload):
-            if not copy and witness.runs[-1].first != index:
+        if self.steady and self._ascends(witness, index, record, number, payload):
+            if index not in self.copied and witness.runs[-1].first != index:
                 self.to.in_order()
             self._hand_on()
             return
         last = witness.last
-        self._unsettle()
+        self._unsettle(record)
         self.collected.take(index, record)
         self._up.add(source)
         self._calm = self._calm + 1 if witness.last == last + 1 == number else 0
         self._waits(len(payload))
 
-    def _ascends(self, witness: Witness, index: int, number: int, payload: bytes) -> bool:
+    def _ascends(self, witness: Witness, index: int, record: Record, number: int, payload: bytes) -> bool:
         """Take a message that comes in order; False when it does not."""
         last, source = witness.last, witness.source
         if number <= last or witness.fresh or (number > last + 1 and witness.excuses and witness.runs):
@@ -231,18 +276,22 @@ class Follower:
             if entry is None:
                 return False
         if entry is None:
-            self._pending[number] = Entry(payload, source, index)
+            assert record.frames is not None
+            self._pending[number] = Entry(payload, source, index, record.frames[0])
             self._bytes += len(payload)
         elif entry.payload != payload or entry.second is not None or entry.source == source:
             return False
         else:
             entry.second = source, index
-        if not witness.runs:
+        first = not witness.runs
+        if first:
             witness.runs.append(Run(source, index, is_open=bool(witness.excuses)))
             if self.settled >= 0:
                 self.losses.heard.update(self._up)
             self._alone = not self._up - {source}
         self._up.add(source)
+        if first:
+            self._count_witnesses()
         witness.last = number
         self._classified = index
         return True
@@ -271,6 +320,9 @@ class Follower:
             if not self.lived:
                 self._begin(Lived(index=0, origin_known=number == 0))
             self._window[number] = entry
+            if self.settled < 0:
+                self.settled = number
+                self._count_witnesses()
             self.settled = number
             self.lived[-1].batches += 1
             if not self._alone:
@@ -318,11 +370,17 @@ class Follower:
 
     # what is out of order
 
-    def _unsettle(self) -> None:
-        """From here on everything is collected, until it has come to rest."""
+    def _unsettle(self, record: Record | None = None) -> None:
+        """From here on everything is collected, until it has come to rest; the message that did it is the first."""
         if not self.steady:
             return
         self.steady = False
+        for entries in (self._window, self._pending):
+            for number, entry in entries.items():
+                if entry.topic is not None:
+                    self.copies.know((entry.topic, number.to_bytes(8, "big"), entry.payload), entry.seen_by)
+        if record is not None and record.frames is not None:
+            self.copies.add(record.source, record.frames)
         self._calm = self._waiting = 0
         self._patience = CALM
         for source, witness in self._witnesses.items():
@@ -330,8 +388,8 @@ class Follower:
                 run = witness.runs[-1]
                 for entries in (self._window, self._pending):
                     for number, entry in sorted(entries.items()):
-                        if (record := entry.by(source)) is not None and record >= run.first:
-                            run.add(Sighting(record, number, entry.payload))
+                        if (at := entry.by(source)) is not None and at >= run.first:
+                            run.add(Sighting(at, number, entry.payload))
                             witness.own.setdefault(number, entry.payload)
 
     def _waits(self, size: int) -> None:
@@ -451,7 +509,8 @@ class Follower:
         for record, source, sighting in seen:
             entry = entries.get(sighting.number)
             if entry is None:
-                entries[sighting.number] = Entry(sighting.payload, source, record)
+                topic = self.copies.settle(sighting.number.to_bytes(8, "big"), sighting.payload)
+                entries[sighting.number] = Entry(sighting.payload, source, record, topic)
             elif entry.second is None and entry.source != source and source in self._witnesses:
                 entry.second = source, record
         for number in sorted(entries):
@@ -467,6 +526,7 @@ class Follower:
         self._forget_runs(current)
         self._bytes = sum(len(entry.payload) for entry in entries.values())
         self.steady = True
+        self._count_witnesses()
         if self._pending:
             self._hand_on()
 

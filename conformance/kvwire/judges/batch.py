@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_element, judge, unused
@@ -40,6 +42,18 @@ class Ticks:
         self.distinct += stamp != self._last
         self._last = stamp
 
+    def extend(self, stamps: Sequence[float]) -> None:
+        """Take several."""
+        if not stamps:
+            return
+        whole = [round(ts * 1e6) for ts in stamps]
+        shared = sum(map(operator.eq, whole, [self._last, *whole]))
+        self.batches += len(whole)
+        self.us = math.gcd(self.us, *whole)
+        self._shared += shared
+        self.distinct += len(whole) - shared
+        self._last = whole[-1]
+
     @property
     def coarse(self) -> bool:
         """Whether they can only come from a coarse clock, or from one that stands still."""
@@ -68,9 +82,8 @@ class BatchArea(Area):
     def on_step(self, step: Step) -> None:
         for judged in (self.three_elements, self.float64, self.seconds, self.events_array):
             judged.saw(step.batches)
-        self.rising.saw(step.rising)
-        for ts in step.stamps:
-            self.ticks.add(ts)
+        self.rising.saw(step.batches)
+        self.ticks.extend(step.stamps)
         self.coarse_at = step.last or self.coarse_at
 
     def on_batch(self, batch: Batch) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import sys
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ from kvwire.cache.chains import Link, Strand
 from kvwire.cache.ledger import MANY, Location
 from kvwire.cache.parity import KEYED, Place
 from kvwire.hashes.functions import LABELS, NO_SCOPE, OPAQUE, named, root_key
-from kvwire.hashes.packing import token_bytes, widened
+from kvwire.hashes.packing import widened
 from kvwire.judges.facts import Facts
 from kvwire.judges.step import Step
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
@@ -38,15 +40,50 @@ SPOTTING = (
 """What of an event says where it is, and in what."""
 
 _sha256 = hashlib.sha256
+_ids = array("I")
+"""Where token ids become bytes."""
+assert _ids.itemsize == 4
+assert sys.byteorder == "little"
 
 
 class Spot:
     """What holds for all events of one shape in one location: what is known of it, and how it is judged.
 
-    ``size``: the tokens of a block, once it was found to be good. ``rest`` are the other locations of the group.
+    ``size``: the tokens of a block, once it was found to be good. ``rest`` are the other locations of the group. The
+    rest counts since it was added up last: ``events``, their ``hits`` (blocks), ``known`` of these, about which
+    something was known before; stores that are ``roots`` (no parent), ``lonely`` (and one block) and ``orphans`` (their
+    parent is not known to be resident); and of the blocks those that ``matched``, so many ``matched_roots`` first.
     """
 
-    def __init__(self, facts: Facts, location: Location, policy: str, *, kind: str, told: bool, labelled: bool) -> None:
+    __slots__ = (
+        "blocks",
+        "counted",
+        "dense",
+        "events",
+        "hits",
+        "is_set",
+        "kind_told",
+        "known",
+        "labelled",
+        "line",
+        "location",
+        "lonely",
+        "matched",
+        "matched_roots",
+        "orphans",
+        "place",
+        "plain",
+        "rest",
+        "roots",
+        "shape",
+        "size",
+        "windowed",
+    )
+
+    def __init__(
+        self, facts: Facts, shape: Shape, location: Location, policy: str, *, kind: str, told: bool, labelled: bool
+    ) -> None:
+        self.shape = shape
         self.location = location
         self.place: Place = (location.medium, location.group, None)
         self.size = 0
@@ -59,6 +96,9 @@ class Spot:
         self.windowed = kind == "window"
         self.kind_told = told
         self.labelled = labelled
+        self.plain = "extra_keys" not in shape.keys
+        self.events = self.hits = self.known = self.roots = self.lonely = self.orphans = 0
+        self.matched = self.matched_roots = 0
 
 
 class Quick:
@@ -83,29 +123,84 @@ class Quick:
         self.able = not extensions and statement.salt != "tag" and not facts.prompts and not facts.offers
         self._ready = False
         self._spots: dict[Shape, tuple[tuple[str, ...], dict[Any, Spot | None]]] = {}
+        self._sound: list[Spot] = []
+        """Every spot that counts."""
         self._way: str | None = None
         self._function: str | None = None
         self._width = 4
+        self._low = False
         self.told = False
         """Whether the hash function is one that is announced or declared."""
-        self._labels = False
+        self._labels = self._v2 = self._complete = False
+        self._fill = 1
+        """What a location knows of a block that is stored first."""
+        self._fresh = 0
+        """Blocks under new hashes since that was added up last."""
         self._index = 0
+        self._rank = -1
+        self._newest = 0.0
+        self._kept = facts.identity.chains.window.kept
 
     # what may have changed
 
     def doubt(self) -> None:
-        """Something was shown one by one: look at the facts again."""
+        """Something is shown one by one: add up, and look at the facts again after it."""
+        self.add_up()
         self._ready = False
+
+    def add_up(self) -> None:
+        """Add up what was counted by spots."""
+        if not self._ready:
+            return
+        step, parity = self.step, self.facts.parity
+        for spot in self._sound:
+            if not spot.events:
+                continue
+            step.shapes[spot.shape] += spot.events
+            if spot.labelled:
+                step.labelled += spot.events
+            if spot.shape.kind == "stored":
+                step.chained += spot.events - spot.lonely
+                held = spot.events - spot.roots - spot.orphans
+                if spot.windowed:
+                    step.window_parents += held
+                elif spot.dense:
+                    step.resident_parents += held
+                if spot.kind_told:
+                    step.declared_kinds += spot.events
+                if spot.is_set and self._complete:
+                    step.stored_anew += spot.hits - spot.known
+                if spot.matched:
+                    parity.match(spot.place, spot.matched, spot.matched_roots, told=self.told)
+                    if self._v2 and self._width == 4:
+                        step.narrow += spot.matched
+                    elif self._v2:
+                        step.wide += spot.matched
+            else:
+                step.removed += spot.hits
+                if not spot.counted:
+                    step.removed_set += spot.hits
+            spot.events = spot.hits = spot.known = spot.roots = spot.lonely = spot.orphans = 0
+            spot.matched = spot.matched_roots = 0
+        step.fresh += self.facts.identity.fresh(self._fresh)
+        self._fresh = 0
+
+    def _drop_spots(self) -> None:
+        self.add_up()
+        self._spots.clear()
+        self._sound.clear()
 
     def _look(self) -> bool:
         """Look at the facts; whether anything can be taken."""
         facts = self.facts
         self._spots.clear()
+        self._sound.clear()
         rank = facts.first_rank
         if facts.leading or facts.ledger.unsure or not facts.identity.chains.simple:
             return False
         if facts.newest is None or rank is None or self._declared_rank not in (None, rank[0]):
             return False
+        self._rank, self._newest = rank[0], facts.newest[0]
         announced = facts.announced
         self._labels = announced in LABELS and (
             not announced.startswith(KEY_LABEL) or announced.endswith(("/u32", "/u64"))
@@ -116,6 +211,8 @@ class Quick:
         self._v2 = announced is not None and announced.startswith(KEY_LABEL) and self._way == "key"
         if self._v2 and self._width == 8 and "wide tokens" not in facts.counted:
             return False
+        self._complete = facts.ledger.complete
+        self._fill = 1 if self._complete else MANY
         self._ready = True
         return True
 
@@ -135,7 +232,7 @@ class Quick:
         self.told = bool(wanted)
         if way == "key":
             self._function = parity.candidates[0].name
-            self._width = KEYED[self._function]
+            self._width, self._low = KEYED[self._function], "low64" in self._function
         return way
 
     # batches
@@ -144,29 +241,27 @@ class Quick:
         """Take a batch as far as it has no fault: how many events were taken; None when not even the batch was."""
         if not self._ready and not (self.able and self._look()):
             return None
-        facts, step = self.facts, self.step
         ts, rank, events = read
-        assert facts.newest is not None
-        assert facts.first_rank is not None
-        if ts < facts.newest[0] or rank != facts.first_rank[0]:
+        if ts < self._newest or rank != self._rank:
             return None
-        if len(events) > 1:
-            form = events[0][0].form
-            if any(shape.form != form for shape, _ in events):
-                return None
         taken = 0
         for shape, event in events:
             self._index = taken
-            if not (self._stored(shape, event, number) if shape.kind == "stored" else self._removed(shape, event)):
-                if not taken:
-                    return None
+            if shape is not events[0][0] and shape.form != events[0][0].form:
                 break
-            step.shapes[shape] += 1
+            if shape.kind == "stored":
+                if not self._stored(shape, event, number):
+                    break
+            elif not self._removed(shape, event):
+                break
             taken += 1
+        if not taken and events:
+            return None
+        step = self.step
         step.batches += 1
-        step.rising += 1
         step.stamps.append(ts)
-        facts.newest = (ts, number)
+        self._newest = ts
+        self.facts.newest = (ts, number)
         return taken
 
     # where events are
@@ -183,6 +278,8 @@ class Quick:
         except KeyError:
             spot = self._new_spot(shape, event)
             self._spots.setdefault(shape, known)[1][key] = spot
+            if spot is not None:
+                self._sound.append(spot)
             return spot
 
     def _new_spot(self, shape: Shape, event: Any) -> Spot | None:
@@ -215,14 +312,14 @@ class Quick:
             before = facts.kinds.told(group, None, None)
             kind = facts.kinds.told(group, spec_kind, window)
             if kind != before:
-                self._spots.clear()
+                self._drop_spots()
             if kind != "window":
                 facts.windows.add(group, (), windowed=False)
         location = Location(medium, group, of("locality"), of("ownership"))
         if not facts.ledger.knows(location):
-            self._spots.clear()  # it is another one to those of its group
+            self._drop_spots()  # it is another one to those of its group
         policy = statement.residency_of(medium, group)
-        return Spot(facts, location, policy, kind=kind, told=told, labelled=labelled)
+        return Spot(facts, shape, location, policy, kind=kind, told=told, labelled=labelled)
 
     def _sized(self, spot: Spot, size: int, number: int) -> bool:
         """Whether the size of blocks is good; then it is noted."""
@@ -246,104 +343,104 @@ class Quick:
         spot = self._spot(shape, event)
         if spot is None:
             return False
-        facts, step = self.facts, self.step
+        facts = self.facts
         hashes: list[int] = event.block_hashes
         tokens: list[int] = event.token_ids
         size: int = event.block_size
+        parent: int | None = event.parent_block_hash
         count = len(hashes)
         if len(tokens) != count * size or (size != spot.size and not self._sized(spot, size, number)):
             return False
         if spot.labelled and event.hash_algo != facts.announced:
             return False
-        own = tuple([value & MASK for value in hashes])
-        parent: int | None = event.parent_block_hash
+        own = (hashes[0] & MASK,) if count == 1 else tuple([value & MASK for value in hashes])
         unsigned = False
         if not shape.signed and max(*hashes, parent or 0) >= TOP:
             if "unsigned" not in facts.counted:
                 return False
             unsigned = True
-        resident = windowed = 0
-        blocks, line = spot.blocks, spot.line
-        complete = facts.ledger.complete
+        blocks, line, orphan = spot.blocks, spot.line, False
         if parent is not None:
             parent &= MASK
-            if not parent or parent in own:
+            if parent in own or not parent:
                 return False
             if spot.windowed:
                 held = facts.windows.holds(spot.location.group, parent)
                 if held is False:
                     return False
-                windowed = held is True
-            elif spot.dense:
-                if blocks.get(parent) or (spot.rest and any(others.get(parent) for others in spot.rest)):
-                    resident = 1
-                elif complete:
+                orphan = held is None
+            elif not blocks.get(parent) and not (spot.rest and any(others.get(parent) for others in spot.rest)):
+                if spot.dense and self._complete:
                     return False
+                orphan = True
         if 0 in own or (count > 1 and len(set(own)) != count):
             return False
-        parents = line.parents
         new = blocks.keys().isdisjoint(own)
         if not new and spot.is_set and any(blocks.get(value) for value in own):
             return False
-        ended = facts.ended.by_location
-        if ended and not ended.get(spot.location, NONE).isdisjoint(own):
+        if facts.ended.by_location and not facts.ended.by_location.get(spot.location, NONE).isdisjoint(own):
             return False
+        parents = line.parents
         if not parents.keys().isdisjoint(own) and not _hangs(parents, own, parent):
             return False
         if line.named and not line.named.isdisjoint(own):
             return False
-        plain = "extra_keys" not in shape.keys
-        if not self._hashed(own, parent, size, token_bytes(tokens), spot.place, plain=plain):
+        if not self._hashed(spot, own, parent, tokens):
             return False
 
         # it has no fault
         if new:
-            blocks.update(dict.fromkeys(own, 1 if complete else MANY))
-            if complete and spot.is_set:
-                step.stored_anew += count
+            if count == 1:
+                blocks[own[0]] = self._fill
+            else:
+                blocks.update(dict.fromkeys(own, self._fill))
         else:
-            self._again(spot, own, complete=complete)
-        if parent is not None:
+            self._again(spot, own)
+        if parent is None:
+            spot.roots += 1
+            if count == 1:
+                spot.lonely += 1
+        elif orphan:
+            spot.orphans += 1
             if parent not in parents:
                 line.named.add(parent)
-            step.chained += 1
-            step.resident_parents += resident
-            step.window_parents += windowed
-        elif count > 1:
-            step.chained += 1
-        parents.update(zip(own, (parent, *own), strict=False))
+        elif parent not in parents:
+            line.named.add(parent)
+        if count == 1:
+            parents[own[0]] = parent
+        else:
+            parents.update(zip(own, (parent, *own), strict=False))
         if spot.windowed and facts.windows.add(spot.location.group, own, windowed=True):
-            step.exceeded = True
-        if spot.location not in facts.locations:
-            facts.locations.add(spot.location)
+            self.step.exceeded = True
         facts.stores.add(number, own)
         if unsigned:
-            step.unsigned += 1
+            self.step.unsigned += 1
         elif max(own) >= TOP:
-            step.negative += 1
-        if spot.kind_told:
-            step.declared_kinds += 1
-        if spot.labelled:
-            step.labelled += 1
+            self.step.negative += 1
+        if not spot.events:
+            facts.locations.add(spot.location)
+        spot.events += 1
+        spot.hits += count
         return True
 
-    def _again(self, spot: Spot, own: tuple[int, ...], *, complete: bool) -> None:
+    def _again(self, spot: Spot, own: tuple[int, ...]) -> None:
         """Note stores of blocks of which something is known."""
         blocks = spot.blocks
         for value in own:
             count = blocks.get(value)
             if count is None:
-                blocks[value] = 1 if complete else MANY
-                self.step.stored_anew += complete and spot.is_set
-            else:
-                blocks[value] = (MANY if count == MANY else count + 1) if spot.counted else 1
-                self.step.stored_anew += not count and spot.is_set
+                blocks[value] = self._fill
+                continue
+            spot.known += count != 0
+            blocks[value] = (MANY if count == MANY else count + 1) if spot.counted else 1
+            if not count and not self._complete and spot.is_set:
+                self.step.stored_anew += 1
 
     def _removed(self, shape: Shape, event: Any) -> bool:
         spot = self._spot(shape, event)
         if spot is None:
             return False
-        facts, step = self.facts, self.step
+        facts = self.facts
         if spot.labelled and event.hash_algo != facts.announced:
             return False
         hashes: list[int] = event.block_hashes
@@ -356,10 +453,9 @@ class Quick:
             unsigned = True
         if 0 in own or (count > 1 and len(set(own)) != count):
             return False
-        ended = facts.ended.by_location
-        if ended and not ended.get(spot.location, NONE).isdisjoint(own):
+        if facts.ended.by_location and not facts.ended.by_location.get(spot.location, NONE).isdisjoint(own):
             return False
-        blocks, complete = spot.blocks, facts.ledger.complete
+        blocks, complete = spot.blocks, self._complete
         held = sum([bool(blocks.get(value)) for value in own])
         if held < count:
             if complete or facts.ledger.several_groups or any(blocks.get(value) == 0 for value in own):
@@ -378,39 +474,39 @@ class Quick:
                 blocks[value] = 0
             if not rest or not any(others.get(value) for others in rest):
                 parents.pop(value, None)
-        step.removed += held
-        if not spot.counted:
-            step.removed_set += held
         if unsigned:
-            step.unsigned += 1
+            self.step.unsigned += 1
         elif max(own) >= TOP:
-            step.negative += 1
-        if spot.labelled:
-            step.labelled += 1
+            self.step.negative += 1
+        spot.events += 1
+        spot.hits += held
         return True
 
     # hashes
 
-    def _hashed(
-        self, own: tuple[int, ...], parent: int | None, size: int, data: bytes, place: Place, *, plain: bool
-    ) -> bool:
+    def _hashed(self, spot: Spot, own: tuple[int, ...], parent: int | None, tokens: list[int]) -> bool:
         """Check the hashes of a store and remember its blocks; False, and nothing noted, when they are a case each."""
-        facts = self.facts
-        identity, parity = facts.identity, facts.parity
-        window = identity.chains.window
-        kept = window.kept
-        rooted = parent is None
+        kept, size = self._kept, spot.size
+        _ids.fromlist(tokens)
+        data = _ids.tobytes()
+        del _ids[:]
+        plain = spot.plain
         above: Link | Strand | None = None
-        if parent is not None and (above := window.get(parent)) is not None:
-            rooted = above.rooted if isinstance(above, Strand) else above.chain is not None
-            plain = plain and above.plain
-        again: list[int] = []
-        count = len(own)
-        if not kept.keys().isdisjoint(own):
+        if parent is None:
+            rooted = True
+        else:
+            above = kept.get(parent)
+            if above is None:
+                rooted = plain = False
+            else:
+                kept.move_to_end(parent)
+                rooted = above.rooted if isinstance(above, Strand) else above.chain is not None
+                plain = plain and above.plain
+        again = not kept.keys().isdisjoint(own)
+        if again:
             for at, value in enumerate(own):
                 if value in kept and not _same(kept[value], value, size, data, at, own[at - 1] if at else parent):
                     return False
-            again = [value for value in own if value in kept]
 
         # the function
         keys: tuple[bytes, ...] | None = None
@@ -418,55 +514,52 @@ class Quick:
         if way == "key":
             key: bytes | None = ROOT_KEY
             if parent is not None:
-                if isinstance(above, Strand):
-                    key = (
-                        above.keys[above.index(parent)]
-                        if above.keys is not None and above.function == function
-                        else None
-                    )
+                if isinstance(above, Strand) and above.keys is not None and above.function == function:
+                    key = above.keys[above.index(parent)]
                 else:
-                    key = parity.key_of(parent)
+                    key = self.facts.parity.key_of(parent)
             if key is not None:
-                keys = _keys(own, key, data if self._width == 4 else widened(data, 8), size * self._width, function)
+                keys = _keys(
+                    own, key, data if self._width == 4 else widened(data, 8), size * self._width, low=self._low
+                )
                 if keys is None:
                     return False
-                parity.match(place, count, parent is None, told=self.told)
-                if self._v2:
-                    if self._width == 4:
-                        self.step.narrow += count
-                    else:
-                        self.step.wide += count
-            elif parent is None or not parity.over or not parity.orphans(parent, place, count):
+                spot.matched += len(own)
+                if parent is None:
+                    spot.matched_roots += 1
+            elif not self._unknown(spot, parent, len(own)):
                 return False
             else:
                 function = None
-        elif way == "blind" and not parity.unsearched(count, root=parent is None):
+        elif way == "blind" and not self.facts.parity.unsearched(len(own), root=parent is None):
             return False
-        strand = Strand(
-            hashes=own,
-            parent=parent,
-            size=size,
-            data=data,
-            rooted=rooted,
-            plain=plain and rooted,
-            function=function,
-            keys=keys,
-            claimed=way == "claimed",
-        )
+        strand = Strand(own, parent, size, data, rooted, plain, function, keys, way == "claimed")
         if way == "claimed":
-            self._later(strand, place, self._index)
-        self.step.fresh += identity.fresh(count - len(again))
+            self._later(strand, spot.place, self._index)
+        window = self.facts.identity.chains.window
         if again:
-            for value in own:
-                held = kept.get(value)
-                known = held is not None and (held.rooted if isinstance(held, Strand) else held.chain is not None)
-                if known:
-                    kept.move_to_end(value)
-                else:
-                    window.put(value, strand)
+            self._keep_again(strand)
         else:
+            self._fresh += len(own)
             window.add(own, strand)
         return True
+
+    def _unknown(self, spot: Spot, parent: int | None, count: int) -> bool:
+        """Count blocks of whose chain nothing is known; False, and nothing is counted, when they are a case each."""
+        parity = self.facts.parity
+        return parent is not None and parity.over and parity.orphans(parent, spot.place, count)
+
+    def _keep_again(self, strand: Strand) -> None:
+        """Remember blocks, some of which are known."""
+        window = self.facts.identity.chains.window
+        for value in strand.hashes:
+            held = window.kept.get(value)
+            if held is None:
+                self._fresh += 1
+            if held is not None and (held.rooted if isinstance(held, Strand) else held.chain is not None):
+                window.kept.move_to_end(value)
+            else:
+                window.put(value, strand)
 
 
 NONE: frozenset[int] = frozenset()
@@ -493,9 +586,8 @@ def _same(held: Link | Strand, value: int, size: int, data: bytes, at: int, pare
     return same and (above == parent or above is None or parent is None)
 
 
-def _keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, function: str | None) -> tuple[bytes, ...] | None:
+def _keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, *, low: bool) -> tuple[bytes, ...] | None:
     """The full keys of blocks in a row, each of ``width`` bytes of tokens; None where they do not give the hashes."""
-    low = function is not None and "low64" in function
     if len(own) == 1:
         key = _sha256(key + data).digest()
         return (key,) if int.from_bytes(key[-8:] if low else key[:8], "big") == own[0] else None

@@ -14,7 +14,7 @@ class Step:
     Of live messages that are no copies: ``in_order``, under a number above the last one of their witness;
     ``messages`` like the ones before, and ``numbered`` those under another number than 0.
 
-    Of batches: ``batches``; ``rising``, with a ``ts`` before them; ``stamps`` are all of these, ``last`` the last one.
+    Of batches: ``batches``, none of them the first; ``stamps`` are their ``ts``, ``last`` is the last one.
 
     Of events: ``shapes`` counts them by shape; ``negative`` have a hash that is below 0 in signed form, ``unsigned``
     one in another form; ``declared_kinds`` name kind and window as declared; ``resident_parents`` and
@@ -41,7 +41,6 @@ class Step:
         "removed",
         "removed_set",
         "resident_parents",
-        "rising",
         "shapes",
         "stamps",
         "stored_anew",
@@ -52,7 +51,7 @@ class Step:
 
     def __init__(self) -> None:
         self.in_order = self.messages = self.numbered = 0
-        self.batches = self.rising = 0
+        self.batches = 0
         self.stamps: list[float] = []
         self.last: Batch | None = None
         self.shapes: Counter[Shape] = Counter()
