@@ -71,7 +71,7 @@ def _others(trace: Trace, stream: str) -> tuple[dict[str, Ranges], dict[str, Rec
             found.setdefault(record.stream, []).append((index, record))
     several = found.keys() & declared - {stream}
     return (
-        {name: Ranges.of(records) for name, records in found.items() if name in declared} if several else {},
+        {name: Ranges.of(found.get(name, ())) for name in sorted(declared)} if several else {},
         {name: records for name, records in found.items() if name not in declared},
     )
 
@@ -254,6 +254,8 @@ class Passing:
         self._topic: bytes | None = None
         """The topic of messages that have no fault."""
         self._horizon = horizon
+        self._followed = 0
+        """Messages without a fault that came one after the other, from the only witness."""
         self.last: Record | None = None
         """The last live message."""
         self._records: list[tuple[int, Record]] = []
@@ -282,18 +284,16 @@ class Passing:
         recent = self.facts.recent
         recent[index] = record
         self._bytes += len(entry.payload)
-        step = self.quick.step
-        step.in_order += 1
         read = self._reader.read(entry.payload)
         if read is None or number >= ABSURD or self._bytes > self._horizon.bytes:
+            self.quick.step.in_order += 1
             self._copied(copy=False)
             self._show(index, record)
         else:
-            step.messages += 1
-            step.numbered += 1
+            self._followed += 1
+            if len(recent) > 2 * self._horizon.batches:
+                self._forget()
         self._settled(number, entry, read)
-        if len(recent) > 2 * self._horizon.batches:
-            self._forget()
 
     def _copied(self, index: int = -1, *, copy: bool) -> None:
         copies = self.facts.copies
@@ -401,7 +401,7 @@ class Passing:
         if read is not None:
             self._entry = number, entry
             taken = self.quick.take(read, number)
-            if taken == len(read.events):
+            if taken == len(read[2]):
                 if self.quick.step.batches >= STRETCH:
                     self.flush()
                 return
@@ -465,6 +465,10 @@ class Passing:
         self._deferred.flush()
         self.quick.add_up()
         step, self.quick.step = self.quick.step, Step()
+        step.in_order += self._followed
+        step.messages += self._followed
+        step.numbered += self._followed
+        self._followed = 0
         if step.batches and self._entry is not None:
             step.last = _batch(*self._entry)
             self.showing.appearance.count(step)

@@ -69,17 +69,14 @@ class Receiver(Protocol):
         """A live message that is no copy, classified."""
 
 
-class Entry:
+class Entry(msgspec.Struct, gc=False):
     """A batch that came live, ascending: its payload, the topic it came under, and the record of each witness."""
 
-    __slots__ = ("first", "payload", "second", "source", "topic")
-
-    def __init__(self, payload: bytes, source: str, first: int, topic: bytes | None) -> None:
-        self.payload = payload
-        self.source = source
-        self.first = first
-        self.topic = topic
-        self.second: tuple[str, int] | None = None
+    payload: bytes
+    source: str
+    first: int
+    topic: bytes | None
+    second: tuple[str, int] | None = None
 
     @property
     def seen_by(self) -> frozenset[str]:
