@@ -56,6 +56,11 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         """The form of its events."""
         return self.appearance.form
 
+    @property
+    def events(self) -> dict[str, int]:
+        """How many events of each type there are."""
+        return self.appearance.events
+
 
 def records_of(trace: Trace, stream: str) -> Records:
     """The records of one stream, with their indices in the trace."""
