@@ -19,12 +19,14 @@ from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.cli.baseline import expectations, today
-from kvwire.conclusion import expected_failures, result
+from kvwire.conclusion import expected_failures
 from kvwire.conclusion.conclude import FilterError, conclude, select
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.report.console import render
+from kvwire.report.faces import Format, face
+from kvwire.report.visible import safe
 from kvwire.standard import registry
 from kvwire.standard.registry import Profile, UnknownNameError
 from kvwire.trace import files
@@ -102,13 +104,15 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     ids: frozenset[str] | None
     profile: str | None
     expected: tuple[Entry, ...] | None
-    json: Path | None
+    files: dict[Format, Path]
+    github: bool
     quiet: bool
     verbose: bool
 
 
 def _asked(
-    json: Path | None,
+    files: dict[Format, Path | None],
+    github: bool,
     profile: str | None,
     only: tuple[str, ...],
     expected: Path | None,
@@ -124,13 +128,15 @@ def _asked(
         raise click.UsageError(str(error)) from None
     if profile is not None:
         _profile(profile)
-    _writable(json, "--json")
+    for kind, path in files.items():
+        _writable(path, f"--{kind}")
     return _Asked(
         ids=ids,
         wanted=Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive),
         profile=profile,
         expected=None if expected is None else expectations(expected),
-        json=json,
+        files={kind: path for kind, path in files.items() if path is not None},
+        github=github,
         quiet=quiet,
         verbose=verbose,
     )
@@ -148,10 +154,12 @@ def _finish(judged: Trace, asked: _Asked) -> int:
     outcome = conclude(judged, registry.load(), profile, asked.wanted)
     if asked.expected is not None:
         outcome = expected_failures.held(outcome, asked.expected, today(), asked.wanted)
-    if asked.json is not None:
-        asked.json.write_bytes(result.dump(outcome))
+    for kind, path in asked.files.items():
+        path.write_bytes(face([outcome], kind, [judged] if kind == "html" else ()))
+    if asked.github:
+        click.echo(face([outcome], "github"), nl=False)
     if not asked.quiet:
-        render(outcome, _console(), verbose=asked.verbose)
+        render(safe(outcome), _console(), verbose=asked.verbose)
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
     assert outcome.summary.exit is not None
@@ -163,6 +171,11 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
     for option in reversed(
         (
             click.option("--json", type=_FILE, help="Write the result stream (NDJSON) to this file."),
+            click.option("--html", type=_FILE, help="Write a page with all evidence to this file."),
+            click.option("--junit", type=_FILE, help="Write JUnit XML to this file."),
+            click.option("--markdown", type=_FILE, help="Write Markdown, as for a job's summary, to this file."),
+            click.option("--badge", type=_FILE, help="Write the JSON of an endpoint badge to this file."),
+            click.option("--github", is_flag=True, help="Print annotations as GitHub's workflow commands too."),
             click.option("--profile", help="Hold it to this profile: core, replay, ranks, …; `ranks+replay` is both."),
             click.option(
                 "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
@@ -199,6 +212,11 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
 def check(
     target: str,
     json: Path | None,
+    html: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    badge: Path | None,
+    github: bool,
     profile: str | None,
     only: tuple[str, ...],
     expected: Path | None,
@@ -238,7 +256,14 @@ def check(
             place = targets.drive(place, drive)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
-    asked = _asked(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
+    written: dict[Format, Path | None] = {
+        "json": json,
+        "html": html,
+        "junit": junit,
+        "markdown": markdown,
+        "badge": badge,
+    }
+    asked = _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
     _writable(record, "--record")
     if quick and thorough:
         raise click.UsageError("--quick and --thorough exclude each other")
@@ -263,6 +288,11 @@ def check(
 def judge_command(
     file: Path,
     json: Path | None,
+    html: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    badge: Path | None,
+    github: bool,
     profile: str | None,
     only: tuple[str, ...],
     expected: Path | None,
@@ -275,7 +305,14 @@ def judge_command(
 
     Exit codes are those of `kvwire check`.
     """
-    return _judge(file, _asked(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose))
+    written: dict[Format, Path | None] = {
+        "json": json,
+        "html": html,
+        "junit": junit,
+        "markdown": markdown,
+        "badge": badge,
+    }
+    return _judge(file, _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose))
 
 
 def _judge(file: Path, asked: _Asked) -> int:
