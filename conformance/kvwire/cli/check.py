@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,22 +18,19 @@ from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.cli.baseline import expectations, today
+from kvwire.cli.screen import screen
 from kvwire.conclusion import expected_failures
 from kvwire.conclusion.conclude import FilterError, conclude, select
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
-from kvwire.report.console import render
-from kvwire.report.faces import Format, face
-from kvwire.report.visible import safe
+from kvwire.report.faces import Format, face, print_to
 from kvwire.standard import registry
 from kvwire.standard.registry import Profile, UnknownNameError
 from kvwire.trace import files
 from kvwire.trace.records import Trace, TraceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-PIPE_COLUMNS = 140
-"""How wide a report is that goes into a pipe or a file."""
 QUICK_LISTEN_S = 4.0
 """How long a quick run listens to a target that is not driven."""
 QUICK_S = 8.0
@@ -142,12 +138,6 @@ def _asked(
     )
 
 
-def _console() -> Console:
-    """Where the report goes; a pipe has no width, and lines that are broken in it are hard to search."""
-    console = Console(soft_wrap=False)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(soft_wrap=False, width=PIPE_COLUMNS)
-
-
 def _finish(judged: Trace, asked: _Asked) -> int:
     """Judge, report, and give the exit code."""
     profile = _profile(asked.profile or judged.header.profile)
@@ -159,7 +149,7 @@ def _finish(judged: Trace, asked: _Asked) -> int:
     if asked.github:
         click.echo(face([outcome], "github"), nl=False)
     if not asked.quiet:
-        render(safe(outcome), _console(), verbose=asked.verbose)
+        print_to(screen(), [outcome], verbose=asked.verbose)
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
     assert outcome.summary.exit is not None

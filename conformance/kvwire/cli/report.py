@@ -8,6 +8,7 @@ from typing import get_args
 
 import click
 
+from kvwire.cli.screen import screen
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result, ResultError
 from kvwire.judges.verdict import Exit
@@ -73,7 +74,11 @@ def report_command(
         )
     try:
         traces = [files.read(path) for path in recordings]
-        content = faces.face([read_result(path) for path in results], kind, traces, verbose=verbose)
+        reports = [read_result(path) for path in results]
+        if kind == "console" and output is None:
+            faces.print_to(screen(), reports, verbose=verbose)
+            return Exit.CONFORMANT
+        content = faces.face(reports, kind, traces, verbose=verbose)
     except (TraceError, FaceError, Mismatch) as error:
         raise click.UsageError(str(error)) from None
     if output is not None:

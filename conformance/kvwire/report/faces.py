@@ -49,7 +49,9 @@ def face(reports: Sequence[Result], kind: Format, recordings: Sequence[Trace] = 
     shown = [safe(report) for report in reports]
     match kind:
         case "console":
-            return _console(shown, verbose=verbose).encode()
+            out = io.StringIO()
+            print_to(Console(file=out, width=COLUMNS, no_color=True), reports, verbose=verbose)
+            return out.getvalue().encode()
         case "html":
             from kvwire.report.html import html
 
@@ -74,14 +76,12 @@ def face(reports: Sequence[Result], kind: Format, recordings: Sequence[Trace] = 
             return badge(shown[0]).encode()
 
 
-def _console(reports: Sequence[Result], *, verbose: bool) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=COLUMNS, no_color=True)
+def print_to(console: Console, reports: Sequence[Result], *, verbose: bool) -> None:
+    """The face for people, on a console."""
     for at, report in enumerate(reports):
         if at:
             console.print()
-        render(report, console, verbose=verbose)
-    return out.getvalue()
+        render(safe(report), console, verbose=verbose)
 
 
 def _recorded(report: Result, trace: Trace) -> Recorded:
