@@ -49,7 +49,7 @@ def _profile(name: str) -> Profile:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
+def progressing() -> Iterator[Progress]:
     """What is being done, on a terminal; nothing in a pipe."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -60,7 +60,7 @@ def _progress() -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Inside, SIGTERM ends a run as Ctrl-C does: what was found is kept."""
 
     def end(*_: object) -> None:
@@ -264,7 +264,7 @@ def check(
             )
         return _judge(place.path, asked)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
-    with _terminable(), _progress() as progress:
+    with terminable(), progressing() as progress:
         bounded = seconds if isinstance(place, ListenTarget) else None
         recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress)
     if record is not None:

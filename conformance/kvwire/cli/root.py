@@ -13,6 +13,7 @@ import click
 
 from kvwire.cli.baseline import baseline
 from kvwire.cli.check import check, judge_command
+from kvwire.cli.doctor import doctor
 from kvwire.cli.hash import hash_command
 from kvwire.cli.peers import mutants, serve
 from kvwire.cli.report import report_command
@@ -107,6 +108,7 @@ def explain(requirement: str) -> None:
 
 main.add_command(check)
 main.add_command(judge_command)
+main.add_command(doctor)
 main.add_command(report_command)
 main.add_command(baseline)
 main.add_command(hash_command)
