@@ -58,7 +58,7 @@ def doctor(
     expected = _expected(expect)
     traces: list[tuple[str, Trace]] = []
     for name in names:
-        traces.append((name, _heard(name, seconds)))
+        traces.append((name, heard(name, seconds)))
         if traces[-1][1].interrupted:
             break
     diagnosis = diagnose(traces, expected, seeds)
@@ -97,7 +97,7 @@ def _expected(path: Path | None) -> Expectation | None:
         raise click.UsageError(str(error)) from None
 
 
-def _heard(name: str, seconds: float) -> Trace:
+def heard(name: str, seconds: float) -> Trace:
     """The recording of that name, or what a target lets be heard in so many seconds."""
     if not name.partition(":")[0].isalpha() and Path(name).is_file() and not name.endswith(".toml"):
         name = f"trace:{name}"
