@@ -70,7 +70,8 @@ def test_media_are_counted_apart_and_together() -> None:
 def test_a_block_of_another_adapter_is_no_hit() -> None:
     story = engine(VLLM, lora_id=7, lora_name="adapter")
     assert looked(story).anywhere == 0
-    assert looked(story).blocks[0].why == "announced in another reuse scope only: LoRA 7"for scope in (Scope(7), Scope(None, "adapter"), Scope(7, "adapter")):
+    assert looked(story).blocks[0].why == "announced in another reuse scope only: LoRA 7"
+    for scope in (Scope(7), Scope(None, "adapter"), Scope(7, "adapter")):
         assert looked(story, scope=scope).anywhere == 4
     assert looked(story, scope=Scope(8)).anywhere == 0
     assert looked(engine(VLLM), scope=Scope(7)).anywhere == 0
