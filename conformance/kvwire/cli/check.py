@@ -76,7 +76,7 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
+def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
     """How a run is made; ``seconds`` to listen to a target that nobody drives bound what else is done."""
     limits, deadline_s = Limits(), DEADLINE_S
     if mode == "quick":
@@ -266,7 +266,7 @@ def check(
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     with terminable(), progressing() as progress:
         bounded = seconds if isinstance(place, ListenTarget) else None
-        recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress)
+        recorded = run(place, settings(profile, mode, asked.ids, bounded), progress)
     if record is not None:
         files.write(recorded, record)
     return _finish(recorded, asked)
