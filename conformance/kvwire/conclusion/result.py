@@ -23,8 +23,8 @@ class ResultError(ValueError):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="run"):
     """The first line: what was run against what. ``only`` are the ids and areas that it was restricted to,
-    ``allow_inconclusive`` whether what was to be shown and was not counts for nothing, ``reproduce`` is the command that
-    runs it again. ``not_run`` says of each probe that was not carried out to its end why, where the trace tells.
+    ``allow_inconclusive`` whether what was to be shown and was not counts for nothing, ``reproduce`` is the command
+    that runs it again. ``not_run`` says of each probe that was not carried out to its end why, where the trace tells.
     """
 
     format: str
