@@ -456,7 +456,7 @@ def partial_entries() -> Story:
     return story
 
 
-@shows(FORM, RISES, BEGINS, STORES, "EVT-019 EVT-028 CHN-001 CHN-003 CHN-004 CHN-006 LIV-007 RES-001")
+@shows(FORM, RISES, BEGINS, STORES, "EVT-019 EVT-028 EVT-038 CHN-001 CHN-003 CHN-004 CHN-006 LIV-007 RES-001")
 def tagged_salts() -> Story:
     """Tags where chains are salted, none where they are not, and that of somebody whom the harness does not know."""
     story = Story(statement=Statement(salt="tag", algorithm="opaque", ring=1000)).begin()
