@@ -286,11 +286,12 @@ def test_scope_tags_on_the_wire(first: dict[str, Any], second: dict[str, Any], s
 
 def test_a_hash_under_two_tags_shows_without_a_prompt() -> None:
     told = Story(can=(), statement=Statement(algorithm="opaque", salt="tag"))
-    for tag in ("5e40b1feca4586cb", "e48b7fa0fb96a5e4"):
+    one, other = "5e40b1feca4586cb", "e48b7fa0fb96a5e4"
+    for tag in (one, other):
         told.send(event([1], text(1), scope=tag), removed_of(1))
     assert told.spoken()["HSH-005"] == "hash 1 under both"
     assert told.outcome("HSH-005").findings[0].expected == (
-        "another hash for the same tokens under the scope tag e48b7fa0fb96a5e4 than under the scope tag 5e40b1feca4586cb"
+        f"another hash for the same tokens under the scope tag {other} than under the scope tag {one}"
     )
 
 
