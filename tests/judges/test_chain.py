@@ -201,6 +201,15 @@ def test_partial_entries_need_no_resident_parent_where_they_are_declared() -> No
     assert speaks(sent(stored("ab", size=8), stored("h", "g", size=8), statement=declared)) == {"CHN-003"}
 
 
+def test_nor_a_stored_one_in_a_window_group() -> None:
+    window = Group(idx=1, kind="sliding_window", window=8, block_size=8)
+    entry = windowed("x", "nobody", size=4)
+    for extensions, broken in ((("partial_entries",), set()), ((), {"CHN-002"})):
+        statement = Statement(block_size=8, groups=(window,), extensions=extensions)
+        assert speaks(sent(cleared(), windowed("a", size=8), entry, statement=statement)) == broken
+        assert speaks(sent(cleared(), windowed("b", "nobody", size=8), statement=statement)) == {"CHN-002"}
+
+
 def test_a_location_update_says_nothing_of_chains() -> None:
     update = stored("bc", size=4, medium="STORAGE", token_ids=[], block_size=0)
     declared = Statement(extensions=("location_updates",))

@@ -138,6 +138,16 @@ def test_of_chains_that_no_prompt_explains_the_form_is_known() -> None:
     assert story.verdict("EVT-028") == (FAIL, 2)
 
 
+def test_a_location_update_needs_no_tag_and_one_that_has_it_has_its_form() -> None:
+    story = tagged(RIGHT, RIGHT, extensions=("location_updates",))
+    update = {**stored("ab", medium="CPU"), "token_ids": [], "block_size": 0}
+    story.send(update, {**update, "medium": "DISK", "scope": RIGHT})
+    assert story.verdict("EVT-028") == (PASS, 3)
+    story.send({**update, "medium": "STORAGE", "scope": RIGHT.upper()})
+    assert story.verdict("EVT-028") == (FAIL, 4)
+    assert story.spoken().keys() == {"EVT-028"}
+
+
 @pytest.mark.parametrize(
     ("declared", "scope", "verdict"),
     [

@@ -78,10 +78,11 @@ class Salts(Area):
     @judge("KVW-EVT-028", unclaimed=unless(lambda _, statement: statement.salt == "tag"))
     def scope_tag(self, say: Say, batch: Batch, event: Event, links: Iterable[Link]) -> None:
         """KVW-EVT-028: A publisher that declares `salt = "tag"` MUST send the scope tag of the salt in the key `scope`
-        of every `BlockStored` of a salted chain.
+        of every `BlockStored` of a salted chain, location updates excepted.
 
-        A tag has its form whoever used the salt. Which salt it is of, and that one has to be there, is known of chains
-        that prompts of ours explain; with a deployment key only that one salt has one tag, and no other has it.
+        A tag has its form whoever used the salt, in a location update too. Which salt it is of, and that one has to be
+        there, is known of chains that prompts of ours explain; with a deployment key only that one salt has one tag,
+        and no other has it.
         """
         if event.scope is not None and not TAG.match(event.scope):
             say.broke("a scope tag of 16 lower-case hex digits", repr(event.scope), at_batch(batch, event=event))
