@@ -1,4 +1,4 @@
-"""Fleets in the middle of an upgrade: two streams of one run, each with a hash function and a form of its own."""
+"""Fleets: two streams of one run, in the middle of an upgrade too, each with a hash function and a form of its own."""
 
 from __future__ import annotations
 
@@ -105,6 +105,17 @@ def from_arrays_to_maps() -> Trace:
     ahead.restart()
     life(ahead, V2, announced=True)
     return together(behind, ahead)
+
+
+@heard(rank_1="CHN-003")
+def with_a_parent_on_another_rank() -> Trace:
+    """A child on rank 1 names as parent a block that only rank 0 holds: streams know nothing of each other."""
+    streams = worker(0), worker(1)
+    blocks = text(2, seed=99)
+    for rank, told in enumerate(streams):
+        life(told, V2)
+        told.send(event(chain(V2, blocks)[: rank + 1], blocks[: rank + 1], first=rank))
+    return together(*streams)
 
 
 @heard(rank_1="HSH-001")
