@@ -102,6 +102,13 @@ class Text(NamedTuple):
 
 
 NOTHING = Text(0, 1, 0)
+
+
+def longer(above: Text, tokens: Sequence[Token]) -> Text:
+    """The tokens above, and one block more."""
+    return above.longer(packed(tokens))
+
+
 Chain = bytes | Text
 """What identifies the tokens of a chain from its root: with their borders where prompts of ours tell how they are cut,
 else without.
@@ -111,7 +118,7 @@ else without.
 class Strand(msgspec.Struct, gc=False):
     """The blocks of a store without faults, as they are remembered until somebody asks for one of them as a link.
 
-    ``data`` are their tokens, four bytes each, ``number`` is that of the batch. ``rooted``: their chain was seen from its
+    ``data`` are their tokens, four bytes each, ``number`` is the batch's. ``rooted``: their chain was seen from its
     root. ``function`` names the one of which ``keys`` are the full keys, block by block, None where it does not tell
     anything of them; ``claimed``: keys are not kept, and follow from the tokens of the chain. ``above`` is the text of
     the chain above, once somebody asked for it.
