@@ -255,7 +255,7 @@ class Quick:
         before, self._number = self._number, number
         for shape, event in events:
             self._index = taken
-            if shape is not events[0][0] and shape.form != events[0][0].form:
+            if taken and (shape.form == "map") != (events[0][0].form == "map"):
                 break
             if shape.kind == "stored":
                 if not self._stored(shape, event):
@@ -544,7 +544,7 @@ class Quick:
                 else:
                     key = self.facts.parity.key_of(parent)
             if key is not None:
-                keys = _keys(
+                keys = block_keys(
                     own, key, data if self._width == 4 else widened(data, 8), size * self._width, low=self._low
                 )
                 if keys is None:
@@ -595,7 +595,7 @@ def _same(held: Link | Strand, value: int, size: int, data: bytes, at: int, pare
     return same and (above == parent or above is None or parent is None)
 
 
-def _keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, *, low: bool) -> tuple[bytes, ...] | None:
+def block_keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, *, low: bool) -> tuple[bytes, ...] | None:
     """The full keys of blocks in a row, each of ``width`` bytes of tokens; None where they do not give the hashes."""
     if len(own) == 1:
         key = _sha256(key + data).digest()
