@@ -111,9 +111,10 @@ class Listening:
             for stream in self.streams.values():
                 stream.take(index, record)
 
-    def result(self, *, interrupted: bool = False) -> Result:
-        """The run is over: its conclusion."""
+    def result(self, *, interrupted: bool = False, header: Header | None = None) -> Result:
+        """The run is over: its conclusion. ``header``: as it is known at the end, with what became of the probes."""
         self.hearing.interrupted = interrupted
+        self.hearing.header = header or self.hearing.header
         judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)

@@ -7,7 +7,7 @@ function of the records and the registry only, so that a live run and its record
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
@@ -33,6 +33,7 @@ from kvwire.judges.quick import Quick
 from kvwire.judges.step import Step
 from kvwire.judges.verdict import Outcome, Tally
 from kvwire.standard.registry import Profile, Registry
+from kvwire.trace.marks import ReplayBehind, ReplayDone, ReplayRequest
 from kvwire.trace.records import Header, Record, Records, StreamInfo, Trace
 from kvwire.wire.events import Event, Form
 from kvwire.wire.framing import number_of
@@ -369,12 +370,24 @@ class Passing:
         for index in list(islice(recent, len(recent) - len(recent) // 2)):
             del recent[index]
         self._bytes = sum(len(record.frames[-1]) for record in recent.values() if record.frames)
-        size = sum(len(record.frames[-1]) for _, record in self._records if record.frames)
-        if size > self._horizon.bytes:
-            oldest = next(iter(recent), 0)
-            kept = [(index, record) for index, record in self._records if record.frames is None or index >= oldest]
-            self.follower.beyond["messages of replays that are older"] += len(self._records) - len(kept)
-            self._records = kept
+        self._forget_exchanges()
+
+    def _forget_exchanges(self) -> None:
+        """Forget the oldest exchanges of replay, whole ones, beyond the horizon."""
+        sizes: Counter[str] = Counter()
+        for _, record in self._records:
+            if record.frames is not None:
+                sizes[record.source] += len(record.frames[-1])
+        size = sizes.total()
+        gone = set[str]()
+        for client in sizes:
+            if size <= self._horizon.bytes:
+                break
+            size -= sizes[client]
+            gone.add(client)
+        if gone:
+            self._records = [(index, record) for index, record in self._records if _client(record) not in gone]
+            self.follower.beyond["replay answers, not judged"] += len(gone)
 
     @property
     def last_number(self) -> int | None:
@@ -517,6 +530,14 @@ class Passing:
             self.profile,
             only,
         )
+
+
+def _client(record: Record) -> str | None:
+    """The client of the exchange that a record is of."""
+    match record.detail:
+        case ReplayRequest(client=client) | ReplayBehind(client=client) | ReplayDone(client=client):
+            return client
+    return record.source if record.is_replay else None
 
 
 def _batch(number: int, entry: Entry) -> Batch:
