@@ -242,6 +242,11 @@ class Follower:
         return len(self._pending) if self.steady else self._waiting
 
     @property
+    def kept(self) -> int:
+        """Batches that are kept for comparison."""
+        return len(self._window) + sum(len(run.payloads) for runs in self.collected.live.values() for run in runs)
+
+    @property
     def _witnesses(self) -> dict[str, Witness]:
         return self.collected.witnesses
 
