@@ -8,7 +8,9 @@ import pytest
 from tests.kit.stories import T0, TOPIC, Event, Story, block, cleared, number_frame, pack, payload, removed, stored
 
 from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.protocol import EngineGroup
 from kvwire.standard.statement import Group, Statement
+from kvwire.trace.calls import StartCall
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 
@@ -351,6 +353,17 @@ def test_a_store_that_names_no_kind_and_a_group_that_is_not_declared_are_no_occa
     assert story.outcome("EVT-036").reason == Reason.NOT_CLAIMED
     told = sent(stored("a", group_idx=1), statement=Statement(groups=FULL))
     assert told.verdict("EVT-036") == (OPEN, 0)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_groups_that_the_harness_asked_for_are_no_declaration(asked: bool) -> None:
+    """An adapter that takes `groups` and does not hand them on is not the publisher."""
+    story = Story(statement=Statement(groups=(Group(kind="sliding_window", window=8, block_size=8),)))
+    if asked:
+        story.note(StartCall(groups=(EngineGroup(kind="sliding_window", window=8, block_size=8),)))
+    story.send(stored("a", kv_cache_spec_kind="full_attention"))
+    assert speaks(story) == (set() if asked else {"EVT-014", "EVT-036"})
+    assert story.outcome("EVT-036").verdict is (OPEN if asked else FAIL)
 
 
 V_ARRAY: list[Any] = ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", None]

@@ -79,7 +79,8 @@ class Salts(Area):
         of every `BlockStored` of a salted chain.
 
         A tag has its form whoever used the salt. Which salt it is of, and that one has to be there, is known of chains
-        that prompts of ours explain; with a deployment key only that one salt has one tag, and no other has it.
+        that prompts of ours explain; with a deployment key only that it is not the tag without one, that one salt has
+        one tag, and that no other has it.
         """
         if event.scope is not None and not TAG.match(event.scope):
             say.broke("a scope tag of 16 lower-case hex digits", repr(event.scope), at_batch(batch, event=event))
@@ -99,13 +100,16 @@ class Salts(Area):
 
     def _expected(self, salts: list[str]) -> str:
         if self.context.statement.scope_key:
-            return f"the scope tag of the salt {' or '.join(map(repr, salts))}"
+            return f"the scope tag of the salt {' or '.join(map(repr, salts))} by the deployment key"
         return f"the scope tag {' or '.join(f'{scope_tag(salt)} of the salt {salt!r}' for salt in salts)}"
 
     def _fits(self, tag: str, salts: list[str]) -> bool:
         """Whether a tag can be that of one of these salts."""
+        bare = tag in map(scope_tag, salts)
         if not self.context.statement.scope_key:
-            return tag in map(scope_tag, salts)
+            return bare
+        if bare:
+            return False
         owner = next((salt for salt, own in self.tags.items() if own == tag), None)
         if owner is None and len(salts) == 1:
             return self.tags.setdefault(salts[0], tag) == tag

@@ -7,12 +7,15 @@ from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
 from kvwire.judges.facts import Change
 from kvwire.standard.statement import Group
+from kvwire.trace.calls import StartCall
+from kvwire.trace.records import told
 from kvwire.wire import dialect
 from kvwire.wire.events import Event, Flaw
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
 TYPED = frozenset(dialect.TYPED)
 """The keys whose types KVW-EVT-021 fixes."""
+OTHER_GROUPS = "the groups are others than `start` asked for: was the publisher told of them?"
 
 
 class Values(Area):
@@ -22,6 +25,8 @@ class Values(Area):
         super().__init__(context)
         self.sizes: dict[int, tuple[int, int]] = {}
         """Group → its block size, and the number of the batch that said so."""
+        self.asked = any(start.groups for _, start in told(self.facts.stimuli, StartCall) if start.succeeded)
+        """Whether groups are not what the publisher declares, but what the harness asked for."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.sizes.clear()
@@ -197,13 +202,17 @@ class Values(Area):
         a stream within an incarnation and is the declared one where one is declared for the group, location updates
         and partial entries excepted.
 
-        Where partial entries are declared and the size of the group is not known, a single block can be one.
+        Where partial entries are declared and the size of the group is not known, a single block can be one. Groups
+        that the harness asked for are no declaration: an adapter that did not hand them on is not the publisher.
         """
         size = event.block_size
         if flaw is None and size is not None and "engine" not in self.muted:
             if self.facts.partial:
                 return
             declared = self.context.statement.declared_block_size(event.group)
+            if declared is not None and size != declared and self.asked:
+                say.open(OTHER_GROUPS)
+                return
             if declared is not None and size != declared:
                 flaw = _another_size(event, declared, "as declared")
             elif self.facts.partial is None:
@@ -318,7 +327,8 @@ class Values(Area):
         """KVW-EVT-036: A publisher MUST send, in the stores of a group for which a kind or window is declared, that
         kind and window, if it sends any.
 
-        A declared kind without a window declares that there is none.
+        A declared kind without a window declares that there is none. Groups that the harness asked for are as for
+        KVW-EVT-014.
         """
         group = self.context.statement.group(event.group)
         if group is None or not _described(group):
@@ -326,6 +336,8 @@ class Values(Area):
         kind = event.spec_kind if group.kind is None else group.kind
         if (event.spec_kind, event.window) == (kind, group.window):
             say.saw()
+        elif self.asked:
+            say.open(OTHER_GROUPS)
         else:
             say.broke(
                 f"{_kind(kind, group.window)} in group {event.group}, as declared",

@@ -18,6 +18,8 @@ DISTURBING = (CacheCall, ResetCall, StartCall, StopCall)
 """Calls that may cause batches which were not offered, or after which numbers begin anew."""
 NEVER = 2**63
 """Later than every record."""
+OWN = 8
+"""Batches of the publisher's own, such as heartbeats, that may wait in its queue beside those that were offered."""
 
 
 class Offers(Area):
@@ -29,6 +31,9 @@ class Offers(Area):
         self.restarts = self.facts.restarts
         self.tails = [index for index, tail in told(self.facts.stimuli, TailDone) if tail.outcome == "bound"]
         """Records at which the batch that was offered last had not come within its bound."""
+        others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StatsCall)
+        self.calls = [(index, isinstance(call, StatsCall)) for index, call in others]
+        """Calls that may have batches wait besides offers, or end the publisher, and those for its counters (True)."""
 
     def finish(self) -> None:
         if not self.lives:
@@ -106,6 +111,8 @@ class Offers(Area):
             if position and any(offered.offers[position - 1].record < at < offer.record for at in self.restarts):
                 waiting, before = [], None
             waiting = [record for record in waiting if record > offer.record]
+            if not offer.accepted and self._among_offers(offer):
+                self._refused(offer, len(waiting))
             if offer.accepted and position in found:
                 self.nothing_lost.saw()
             elif offer.accepted:
@@ -116,6 +123,26 @@ class Offers(Area):
                 self.nothing_lost(offer, before, after, max(len(waiting), behind), offered)
             waiting.append(out[position])
             before = found.get(position, before)
+
+    def _among_offers(self, offer: Offer) -> bool:
+        """Whether a batch came to a publisher that runs, and in which nothing but offers can wait.
+
+        The counters were asked for since other calls.
+        """
+        if offer.doomed or offer.failed:
+            return False
+        at = bisect.bisect_left(self.calls, offer.record, key=lambda call: call[0])
+        return not at or self.calls[at - 1][1]
+
+    def _refused(self, offer: Offer, waiting: int) -> None:
+        """A batch was dropped at once: not for a full queue, where fewer wait than the declared one holds."""
+        queue = self.context.statement.queue or 1
+        if waiting + OWN < queue:
+            self.nothing_lost.broke(
+                f"a batch accepted while {waiting} others wait at most, as the declared queue holds {queue}",
+                "not accepted",
+                Where(record=offer.record),
+            )
 
     def _silent(self) -> None:
         """Batches were accepted, waited for, and nothing was ever heard on a stream that could be heard."""
