@@ -132,13 +132,27 @@ def test_two_streams_that_carry_one_rank() -> None:
     assert notices([*heard(*range(1, 10), name="a"), *heard(*range(1, 10), name="b", rank=1)], names="ab") == []
 
 
+def test_several_senders_behind_one_endpoint() -> None:
+    story = Story().begin()
+    for number in range(4):
+        story.live(number, payload(stored([number]), ts=story.tick(), rank=1), by="a")
+        story.send(stored([100 + number]), by="a")
+    (found,) = (n for n in conclude(story.trace(), registry.load(), everything()).notices if n.what != "one-rank")
+    assert (found.what, found.streams) == ("several-senders", ["s"])
+    assert found.text == "s from 0 s on: two senders: a second counter goes from 0 to 3 beside the first"
+
+
 def test_refused_prompts_are_counted_by_what_they_have() -> None:
     story = Story().told(2)
     for lora in ("7", None, "8"):
         refused = None if lora is None else "no\nadapters"
         story.note(CacheCall(tokens=(1, 2), lora=lora, refused=refused))
     (found,) = conclude(story.trace(), registry.load(), everything()).notices
-    assert (found.what, found.text) == ("refused", "refused: 2 of 2 prompts with LoRA (no adapters)")
+    assert (found.what, found.text) == (
+        "refused",
+        "refused: 2 of 2 prompts with LoRA, the first after 0 s (no adapters)",
+    )
+    assert found.after_s == pytest.approx(0.004)
 
 
 def test_a_death_has_its_time() -> None:

@@ -52,6 +52,15 @@ def verdicts(story: Story) -> list[Verdict]:
     return [outcomes[name].verdict for name in ("RNK-003", "RNK-004", "SEQ-005")]
 
 
+def test_two_ranks_behind_one_endpoint_are_counted_message_by_message() -> None:
+    story = Story().begin()
+    for number in range(4):
+        story.send(stored([number]))
+        story.live(number, payload(stored([100 + number]), ts=story.clock, rank=1))
+    outcomes = story.outcomes()
+    assert [(outcomes[n].violations, outcomes[n].witnesses) for n in ("RNK-002", "RNK-003")] == [(4, 8), (4, 9)]
+
+
 def test_ranks_that_mind_their_own_business() -> None:
     story, members = deployment()
     work(members)

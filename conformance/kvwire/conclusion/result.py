@@ -99,6 +99,7 @@ What = Literal[
     "nothing-came",
     "stopped",
     "one-rank",
+    "several-senders",
     "refused",
 ]
 """What a notice is about: the closed list."""

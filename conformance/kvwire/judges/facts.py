@@ -14,13 +14,14 @@ from typing import NamedTuple
 from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
 from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
-from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
+from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Timeline
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
 from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
 from kvwire.trace.records import Records, told
 from kvwire.trace.stimuli import Offer, Prompt, offers, prompts
+from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
 
 
@@ -94,6 +95,21 @@ class Facts:
                 if own[record.frames] <= max(others, default=0):
                     found.add(index)
         return frozenset(found)
+
+    @functools.cached_property
+    def reused(self) -> tuple[Batch, ...]:
+        """Batches that came live under a number which another had, without a disconnect; each once."""
+        records = dict(self._records)
+        found: list[Batch] = []
+        for live in self._timeline.live:
+            if live.arrival is Arrival.REUSED and live.record not in self.copies:
+                content = (records[live.record].frames or (b"",))[-1]
+                seen = frozenset({live.source})
+                reading = read(content)
+                found.append(
+                    Batch(number=live.number, payload=content, record=live.record, seen_by=seen, reading=reading)
+                )
+        return tuple(found)
 
     @functools.cached_property
     def stimuli(self) -> Records:

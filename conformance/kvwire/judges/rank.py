@@ -45,6 +45,9 @@ class Rank(Area):
             self.declared(batch, batch.reading.rank, self.context.stream.rank)
 
     def finish(self) -> None:
+        if "rank" not in self.context.header.sets:
+            for batch in self.facts.reused:
+                self.on_batch(batch)
         self._waits()
         self._topologies()
         ranks = self.facts.ranks

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
+from kvwire.history.senders import senders
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import StatsCall
 from kvwire.trace.records import Record, told
-from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
 from kvwire.wire.framing import END_NUMBER, number_of
 
@@ -70,23 +69,22 @@ class Numbers(Area):
 
     def finish(self) -> None:
         heard = [live for live in self.context.timeline.live if live.record not in self.facts.copies]
-        senders = self._two_senders([live for live in heard if live.arrival is Arrival.REUSED])
+        beside = self._senders()
         for live in heard:
-            self.no_filled_hole(live)
-            self.no_reuse(live, senders)
+            self.no_filled_hole(live, beside)
+            self.no_reuse(live, beside)
         self.first_zero()
         for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
 
-    def _two_senders(self, reused: Sequence[Live]) -> str:
-        """What to say of numbers that are used twice where a second counter has them; empty where none does."""
-        numbers = [live.number for live in reused]
-        if len(numbers) < FEW or any(later != number + 1 for number, later in itertools.pairwise(numbers)):
+    def _senders(self) -> str:
+        """What to say of numbers that came twice, or late, where further counters have them; empty where none does."""
+        found = senders(self.context.timeline)
+        if found is None:
             return ""
-        payloads = [(self.records[live.record].frames or (b"",))[-1] for live in reused]
-        ranks = sorted({rank for payload in payloads if (rank := read(payload).rank) is not None})
+        ranks = sorted({batch.reading.rank for batch in self.facts.reused if batch.reading.rank is not None})
         whose = f", of rank {ranks[0]}" if len(ranks) == 1 else ""
-        return f"; two senders: a second counter goes from {numbers[0]} to {numbers[-1]} beside the first{whose}"
+        return f"; {found.text}{whose}"
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -111,7 +109,7 @@ class Numbers(Area):
             say.broke(f"a number of at most {LAST}", f"{number}, the end marker's, live", self._at(index))
 
     @judge("KVW-SEQ-003", memory="O(holes)")
-    def no_filled_hole(self, say: Say, live: Live) -> None:
+    def no_filled_hole(self, say: Say, live: Live, beside: str) -> None:
         """KVW-SEQ-003: A publisher MUST NOT fill a hole: within an incarnation no batch is sent live under a number
         that is lower than one already sent and was not sent before.
 
@@ -122,12 +120,12 @@ class Numbers(Area):
         elif live.arrival is Arrival.FILLED:
             say.broke(
                 f"a number above {live.previous}, the last one sent",
-                f"number {live.number}, which was missing until then, after {live.previous} ({live.source})",
+                f"number {live.number}, which was missing until then, after {live.previous} ({live.source}){beside}",
                 self._at(live.record),
             )
 
     @judge("KVW-SEQ-004", memory="O(window)")
-    def no_reuse(self, say: Say, live: Live, senders: str) -> None:
+    def no_reuse(self, say: Say, live: Live, beside: str) -> None:
         """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
             say.saw()
@@ -142,7 +140,7 @@ class Numbers(Area):
             )
             say.broke(
                 f"number {live.number} for one batch only, that of record {live.other}",
-                f"another batch under number {live.number} after {live.previous}, without a disconnect{senders}",
+                f"another batch under number {live.number} after {live.previous}, without a disconnect{beside}",
                 where,
             )
 
