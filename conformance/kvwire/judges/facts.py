@@ -61,6 +61,9 @@ class Facts:
         self.locations: set[Location] = set()
         """Where blocks were stored, in whatever incarnation."""
         self.stores = Stores()
+        self._removals = Stores()
+        self._clear = -1
+        """The number of the batch that cleared last, in this incarnation."""
         self.changes: Sequence[Change] = ()
         """What the event that is being shown does, block by block."""
         self.cleared: frozenset[Key] = frozenset()
@@ -184,6 +187,8 @@ class Facts:
         self._sizes.clear()
         self.ledger.begin(origin_known=incarnation.origin_known)
         self.stores.begin()
+        self._removals.begin()
+        self._clear = -1
 
     def on_gap(self) -> None:
         """Something is missing, or cannot be read."""
@@ -222,11 +227,33 @@ class Facts:
         return None if size is None else (event.block_size or 0) < size
 
     def after_event(self, batch: Batch, event: Event) -> None:
-        """The areas have seen it: what it stores was stored in this batch."""
-        if event.sound and event.kind == "stored":
+        """The areas have seen it: what it stores was stored in this batch, what it removes removed."""
+        if not event.sound:
+            return
+        if event.kind == "stored":
             self.stores.add(batch.number, event.hashes)
+        elif event.kind == "removed":
+            self._removals.add(batch.number, event.hashes)
+        else:
+            self._clear = batch.number
 
     def stored_in(self, block: int | None) -> str | None:
         """The number of the batch that stored a block last, before the event that is being shown; None: not known."""
         number = None if block is None else self.stores.last(block)
         return None if number is None else str(number)
+
+    def ended_in(self, block: int) -> str:
+        """What ended a block last, in whatever location, for the end of a finding; empty where nothing is known to."""
+        removed = self._removals.last(block)
+        if self.stores.last(block) is None or (removed is None and self._clear < 0):
+            return ""
+        if removed is None or removed < self._clear:
+            return f"; the last clear was in number {self._clear}"
+        return f"; it was removed in number {removed}"
+
+    def removed_since(self, block: int | None, other: int) -> str:
+        """That a block was removed since another was stored last, for the end of a finding; empty where it was not."""
+        removed, stored = (None if block is None else self._removals.last(block)), self.stores.last(other)
+        if removed is None or stored is None or removed <= stored:
+            return ""
+        return f"; its parent {block} was removed in number {removed}"

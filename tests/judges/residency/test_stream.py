@@ -122,7 +122,20 @@ def test_counted_stores_and_removals_balance() -> None:
     assert {story.outcome(name).reason for name in ("RES-001", "RES-002")} == {Reason.NOT_CLAIMED}
     story.send(removed("a"))
     assert speaks(story) == {"RES-004"}
-    assert story.outcome("RES-004").findings[0].seen == f"one more removal of {block('a') % 2**64} than stores"
+    seen = f"one more removal of {block('a') % 2**64} than stores; it was removed in number 4"
+    assert story.outcome("RES-004").findings[0].seen == seen
+
+
+def test_a_finding_names_what_may_have_caused_it() -> None:
+    """A removal of a whole chain lost its tail: what comes next stores the tail a second time."""
+    story = sent(stored("abc"), removed("a"), stored("abc"))
+    findings = story.outcome("RES-001").findings
+    assert findings[0].seen.endswith(f"; its parent {block('a') % 2**64} was removed in number 2")
+    assert findings[1].seen.endswith("stored a second time")
+    story = sent(stored("a"), removed("a"), removed("a"))
+    assert story.outcome("RES-002").findings[0].seen.endswith("which is not; it was removed in number 2")
+    story = sent(stored("a"), cleared(), removed("a"))
+    assert story.outcome("RES-002").findings[0].seen.endswith("which is not; the last clear was in number 2")
 
 
 def test_counted_after_a_late_join() -> None:

@@ -142,9 +142,15 @@ class Residency(Area):
         elif before is State.RESIDENT:
             say.broke(
                 f"a hash that is not resident in {key.location}",
-                f"hash {key.hash} stored a second time",
+                f"hash {key.hash} stored a second time{self._above(event, key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
+
+    def _above(self, event: Event, block: int) -> str:
+        """What ended the parent of a block that is stored a second time: its own removal may be what is missing."""
+        at = event.hashes.index(block)
+        parent = event.hashes[at - 1] if at else event.parent
+        return self.facts.removed_since(parent, block)
 
     @judge("KVW-RES-002", unclaimed=_under("set", "refresh"))
     def no_orphan(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
@@ -157,7 +163,7 @@ class Residency(Area):
         elif before is State.ABSENT:
             say.broke(
                 f"a hash that is resident in {key.location}",
-                f"removal of {key.hash}, which is not",
+                f"removal of {key.hash}, which is not{self.facts.ended_in(key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
@@ -173,7 +179,7 @@ class Residency(Area):
         elif before is State.ABSENT:
             say.broke(
                 f"at most as many removals as stores of a hash in {key.location}",
-                f"one more removal of {key.hash} than stores",
+                f"one more removal of {key.hash} than stores{self.facts.ended_in(key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
