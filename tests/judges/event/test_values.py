@@ -348,6 +348,23 @@ def test_kind_and_window_are_the_declared_ones(group: int, kind: str | None, win
     assert (outcome.verdict, outcome.witnesses) == (PASS if fine else FAIL, 1)
 
 
+def test_a_group_has_one_kind_and_window_in_a_life() -> None:
+    whole, window = {"kv_cache_spec_kind": "full_attention"}, {"kv_cache_spec_sliding_window": 8}
+    story = sent(stored("a", **whole), stored("b", group_idx=1, **window), stored("c"))
+    assert story.outcome("EVT-036").reason == Reason.NOT_CLAIMED
+    story.send(stored("d", **whole), stored("e", group_idx=1, **window))
+    assert story.verdict("EVT-036") == (PASS, 2)
+    story.send(stored("f", kv_cache_spec_kind="mamba"), stored("g", group_idx=1, kv_cache_spec_sliding_window=16))
+    assert (story.outcome("EVT-036").verdict, story.outcome("EVT-036").violations) == (FAIL, 2)
+    assert story.outcome("EVT-036").findings[0].expected == (
+        "the kind 'full_attention', no window in group 0, as in number 0"
+    )
+    story = sent(stored("a", **whole))
+    story.restart()
+    story.begin().send(stored("a", **window))
+    assert "EVT-036" not in story.spoken()
+
+
 def test_a_store_that_names_no_kind_and_a_group_that_is_not_declared_are_no_occasion() -> None:
     story = sent(stored("a", group_idx=1), stored("b", group_idx=7, kv_cache_spec_kind="mamba"))
     assert story.outcome("EVT-036").reason == Reason.NOT_CLAIMED

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from kvwire.cache.ledger import Key, Ledger, State
+from collections.abc import Set
+
+from kvwire.cache.ledger import ALL, Key, Ledger, State
 from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, unless
-from kvwire.judges.facts import Change
+from kvwire.judges.facts import Change, cleared_by
 from kvwire.judges.residency.answer import Answer
 from kvwire.judges.verdict import Where
 from kvwire.standard.statement import Residency as Policy
@@ -53,12 +55,14 @@ class _Reset:
         """Whether it has shown: by a clear, or by the removal of everything, if everything is known."""
         return self.cleared or (self.complete and self.some and not self.left)
 
-    def on_event(self, batch: Batch, event: Event, changed: set[Key]) -> None:
-        """Follow what comes after it: an event, and the keys that it names."""
+    def on_event(self, batch: Batch, event: Event, changed: Set[Key]) -> None:
+        """Follow what comes after it: an event, and the keys that it names, or ends as a clear of some locations."""
         if self.cleared or self.early is not None or (self.idle and self.visible):
             return
-        if event.kind == "cleared":
+        if event.kind == "cleared" and cleared_by(event) == ALL:
             self.cleared = True
+        elif event.kind == "cleared":
+            self.left -= changed
         elif event.kind == "removed":
             self.left -= {key for key in changed if self.ledger.state(key) is not State.RESIDENT}
         elif self.idle and (self.left or not self.complete):
@@ -109,7 +113,8 @@ class Residency(Area):
         if not event.sound:
             return
         if self.reset is not None:
-            self.reset.on_event(batch, event, {change.key for change in self.facts.changes})
+            changed = self.facts.cleared or {change.key for change in self.facts.changes}
+            self.reset.on_event(batch, event, changed)
         if event.kind == "cleared" and batch.number:  # the leading clear ends what nobody announced
             self.cleared |= self.facts.cleared
         for change in self.facts.changes:
