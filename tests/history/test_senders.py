@@ -34,7 +34,8 @@ def test_counters_that_go_up_side_by_side(numbers: list[int], count: int, first:
 
 
 @pytest.mark.parametrize(
-    "numbers", [range(9), [0, 0, 1, 1], [0, 5, 2, 9, 6, 20, 13], [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7]]
+    "numbers",
+    [range(9), [0, 0, 1, 1], [0, 5, 2, 9, 6, 20, 13], [0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7], [*range(9), *range(12)]],
 )
 def test_one_sender_however_it_miscounts(numbers: Iterable[int]) -> None:
     assert heard(numbers) is None

@@ -53,7 +53,7 @@ def test_parents_that_are_resident() -> None:
         ([stored("a")], ""),
         ([stored("ab"), removed("b")], "; it was removed in number 1"),
         ([stored("ab"), cleared()], "; the last clear was in number 1"),
-        ([stored("ab", group_idx=1)], "; group 1 holds it"),
+        ([stored("ab", group_idx=1)], "; it is in medium GPU, group 1"),
     ],
 )
 def test_a_parent_that_is_not_resident(before: list[Event], why: str) -> None:

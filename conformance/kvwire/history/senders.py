@@ -32,17 +32,20 @@ class Senders(msgspec.Struct, frozen=True):
 def senders(timeline: Timeline) -> Senders | None:
     """What one witness heard beside the counter, where that goes up by itself; None where nothing does.
 
-    Numbers that are used twice, or that were missing, without a disconnect: a single sender that repeats itself, or
-    fills holes, does not go through all of them in order.
+    Numbers that are used twice, or that were missing, without a disconnect, while the counter goes on: a single sender
+    that repeats itself, fills holes or begins anew does not go through all of them in order.
     """
-    beside: defaultdict[tuple[int, str], list[Live]] = defaultdict(list)
+    heard: defaultdict[tuple[int, str], list[Live]] = defaultdict(list)
     for live in timeline.live:
-        if live.arrival in (Arrival.REUSED, Arrival.FILLED):
-            beside[live.incarnation, live.source].append(live)
-    for strays in beside.values():
-        numbers = [live.number for live in strays]
+        heard[live.incarnation, live.source].append(live)
+    for messages in heard.values():
+        beside = [at for at, live in enumerate(messages) if live.arrival in (Arrival.REUSED, Arrival.FILLED)]
+        numbers = [messages[at].number for at in beside]
         steps = {later - earlier for earlier, later in itertools.pairwise(numbers)}
-        if steps <= {0, 1} and len(set(numbers)) >= FEW:
+        if not steps <= {0, 1} or len(set(numbers)) < FEW:
+            continue
+        between = beside[-1] - beside[0] + 1 - len(beside)
+        if between >= FEW - 1:
             most = max(Counter(numbers).values())
-            return Senders(most + 1, numbers[0], numbers[-1], strays[0].record)
+            return Senders(most + 1, numbers[0], numbers[-1], messages[beside[0]].record)
     return None

@@ -255,15 +255,9 @@ class Chain(Area):
             say.broke(
                 f"a parent that is resident in group {event.group}",
                 f"parent {parent} of block {event.hashes[0]} is resident in none of its locations"
-                + self._why(event.group, parent),
+                + self.facts.ended_in(parent),
                 at_batch(batch, event=event, stored=self.facts.stored_in(parent)),
             )
-
-    def _why(self, group: int, parent: int) -> str:
-        """What became of a parent that is not there, for the end of a finding: another group has it, or it ended."""
-        groups = sorted({location.group for location in self.facts.locations} - {group})
-        held = [str(other) for other in groups if self.facts.ledger.parent_state(other, parent) is State.RESIDENT]
-        return f"; group {', '.join(held)} holds it" if held else self.facts.ended_in(parent)
 
     @judge("KVW-CHN-006", unclaimed=unused, memory="O(window)")
     def same_scope(self, say: Say, batch: Batch, event: Event, parent: int, scope: _Scope) -> None:

@@ -243,13 +243,14 @@ class Facts:
         return None if number is None else str(number)
 
     def ended_in(self, block: int) -> str:
-        """What ended a block last, in whatever location, for the end of a finding; empty where nothing is known to."""
-        removed = self._removals.last(block)
-        if self.stores.last(block) is None or (removed is None and self._clear < 0):
-            return ""
-        if removed is None or removed < self._clear:
+        """Where a block is instead, or what ended it since it was stored last, for the end of a finding; else empty."""
+        places = (place for place in self.locations if self.ledger.state(Key(place, block)) is State.RESIDENT)
+        if held := " and ".join(sorted(map(str, places))):
+            return f"; it is in {held}"
+        stored, removed = self.stores.last(block), self._removals.last(block)
+        if stored is not None and self._clear > max(stored, -1 if removed is None else removed):
             return f"; the last clear was in number {self._clear}"
-        return f"; it was removed in number {removed}"
+        return "" if stored is None or removed is None or removed < stored else f"; it was removed in number {removed}"
 
     def removed_since(self, block: int | None, other: int) -> str:
         """That a block was removed since another was stored last, for the end of a finding; empty where it was not."""

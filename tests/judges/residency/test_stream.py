@@ -134,6 +134,8 @@ def test_a_finding_names_what_may_have_caused_it() -> None:
     assert findings[1].seen.endswith("stored a second time")
     story = sent(stored("a"), removed("a"), removed("a"))
     assert story.outcome("RES-002").findings[0].seen.endswith("which is not; it was removed in number 2")
+    story = sent(stored("a", medium="CPU"), removed("a"))
+    assert story.outcome("RES-002").findings[0].seen.endswith("which is not; it is in medium CPU, group 0")
     story = sent(stored("a"), cleared(), removed("a"))
     assert story.outcome("RES-002").findings[0].seen.endswith("which is not; the last clear was in number 2")
 
@@ -417,6 +419,18 @@ def test_a_reset_that_does_not_show_within_the_bound(events: tuple[Event, ...], 
     assert finding.expected.endswith("within 5.0 s of the reset")
     assert finding.where.record is not None
     assert story.records[finding.where.record].event == "reset"
+
+
+def test_a_clear_of_one_medium_shows_the_reset_of_that_medium() -> None:
+    both = (stored("ab"), stored("a", medium="CPU"))
+    gpu, cpu = ({**cleared(), "medium": medium} for medium in ("GPU", "CPU"))
+    assert after_reset(gpu).verdict("RES-006") == (PASS, 1)
+    assert after_reset(gpu, cpu, before=both).verdict("RES-006") == (PASS, 1)
+    assert after_reset(removed("ab"), cpu, before=both).verdict("RES-006") == (PASS, 1)
+    story = after_reset(gpu, before=both)
+    assert speaks(story) == {"RES-006"}
+    assert story.outcome("RES-006").findings[0].seen == "1 blocks are still announced"
+    assert speaks(after_reset(gpu, stored("x"), before=both)) == {"RES-006"}
 
 
 def test_a_store_before_the_reset_shows() -> None:

@@ -18,7 +18,9 @@ NEVER = 2**63
 LAST = END_NUMBER - 1
 """The highest number that a batch can have."""
 FEW = 3
-"""Below this number a life before tells nothing of where the next one goes on."""
+"""So many batches can be missed, or be of the publisher's own, without telling anything."""
+MANY = 8
+"""Below this number a life before tells nothing of where the next one goes on: that many can be dropped by chance."""
 
 
 class Numbers(Area):
@@ -150,10 +152,11 @@ class Numbers(Area):
         """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before.
 
         A hole at the start is a hole: what came before can have been dropped, unless the publisher counts nothing as
-        dropped until ``later``, or goes on where the life before stopped, at ``newest``.
+        dropped until ``later``, or goes on right where the life before stopped, at ``newest``.
         """
         ring = self.context.statement.ring
         first = answer.numbers[0]
+        goes_on = MANY <= newest < first <= newest + FEW
         begins = f"replay from 0 begins at {first}"
         batch = next((batch for batch in life.batches if batch.number == first), None)
         if first == 0:
@@ -164,15 +167,13 @@ class Numbers(Area):
             )
         elif len(answer.numbers) >= ring:
             say.open(f"{begins}, and the ring is full")
-        elif batch is None or not (
-            FEW <= newest < first or self._dropped_nothing(min(held.record for held in life.batches), later)
-        ):
+        elif batch is None or not (goes_on or self._dropped_nothing(min(held.record for held in life.batches), later)):
             say.open(f"{begins}, and what came before may have been dropped")
         else:
             say.broke(
                 "number 0 for the first batch",
                 f"{begins} with {len(answer.numbers)} batches, though the ring holds {ring}"
-                + (f"; the life before had reached {newest}" if FEW <= newest < first else " and nothing was dropped"),
+                + (f"; the life before had reached {newest}" if goes_on else " and nothing was dropped"),
                 at_batch(batch),
             )
 
@@ -204,6 +205,19 @@ class Numbers(Area):
             if ts is not None and ts < newest and held.get(batch.number) == batch.payload:
                 return batch
         return None
+
+    def _counted(self, after: int, before: int) -> int | None:
+        """The most batches that the publisher counted in the life between two records; None where it did not count."""
+        calls = told(self.facts.stimuli, StatsCall)
+        counts = [call.offered for at, call in calls if after < at < before and call.succeeded]
+        return max((count for count in counts if count is not None), default=None)
+
+    def _goes_on(self, answer: Answer, restart: int, counted: int) -> bool:
+        """Whether an answer goes on where the life before stopped, far above what was offered since.
+
+        A publisher's own batches may not be counted, so that a few more prove nothing.
+        """
+        return self._newest(restart) < answer.numbers[0] and answer.numbers[0] >= 2 * counted + FEW
 
     def _from_zero(self, incarnation: Incarnation, after: int = -1, before: int = NEVER) -> Answer | None:
         """The first complete answer from 0 of an incarnation that was asked for between two records."""
@@ -254,8 +268,15 @@ class Numbers(Area):
                     f"from {answer.numbers[0]} to {answer.numbers[-1]}",
                     at_batch(kept),
                 )
+            elif (counted := self._counted(restart, later)) is not None and self._goes_on(answer, restart, counted):
+                say.broke(
+                    "number 0 for the first batch of the new incarnation",
+                    f"replay from 0 begins at {answer.numbers[0]}, and the publisher counts {counted} batches in this "
+                    f"life; the life before had reached {self._newest(restart)}",
+                    Where(record=answer.request, number=str(answer.numbers[0])),
+                )
             else:
-                self._judge_first(say, answer, life, self._newest(restart), later)
+                self._judge_first(say, answer, life, self._newest(restart) if counted is None else -1, later)
             return
         for life in lives[1:]:
             if life.origin_known and restart < life.batches[0].record < later:

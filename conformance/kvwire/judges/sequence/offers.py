@@ -8,7 +8,7 @@ from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.segments import HANDSHAKE
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StatsCall, StopCall
+from kvwire.trace.calls import CacheCall, ResetCall, RestartCall, StartCall, StatsCall, StopCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import TailDone
 from kvwire.trace.records import told
@@ -31,9 +31,9 @@ class Offers(Area):
         self.restarts = self.facts.restarts
         self.tails = [index for index, tail in told(self.facts.stimuli, TailDone) if tail.outcome == "bound"]
         """Records at which the batch that was offered last had not come within its bound."""
-        others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StatsCall)
-        self.calls = [(index, isinstance(call, StatsCall)) for index, call in others]
-        """Calls that may have batches wait besides offers, or end the publisher, and those for its counters (True)."""
+        others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall)
+        self.calls = [(index, isinstance(call, StartCall | RestartCall)) for index, call in others]
+        """Calls after which batches may wait besides offers, or nothing runs; and those that begin a life (True)."""
 
     def finish(self) -> None:
         if not self.lives:
@@ -125,10 +125,7 @@ class Offers(Area):
             before = found.get(position, before)
 
     def _among_offers(self, offer: Offer) -> bool:
-        """Whether a batch came to a publisher that runs, and in which nothing but offers can wait.
-
-        The counters were asked for since other calls.
-        """
+        """Whether a batch came to a publisher that runs, and in which nothing but offers can wait."""
         if offer.doomed or offer.failed:
             return False
         at = bisect.bisect_left(self.calls, offer.record, key=lambda call: call[0])
