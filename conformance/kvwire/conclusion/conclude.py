@@ -231,6 +231,8 @@ def _line(
         replay = any(stream.name == outcome.stream and stream.replay is not None for stream in header.streams)
         lacks = lacking(requirement, header.can, replay=replay) if outcome.reason == Reason.BEYOND else []
         why = not_applicable(outcome, profile, lacks, driven=header.level == "driven")
+        if why is Why.DECLARATION:
+            lacks = [JUDGES[outcome.requirement].declares]
     return result.Outcome(
         requirement=outcome.requirement,
         stream=outcome.stream,

@@ -223,6 +223,7 @@ class Chain(Area):
     @judge(
         "KVW-CHN-002",
         unclaimed=unless(lambda _, statement: "window" in map(_declared, statement.groups)),
+        declares="groups.window",
         memory="O(window)",
     )
     def window_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:

@@ -26,6 +26,9 @@ from kvwire.wire.msgpack import Kind, walk
 KEY_LABEL = "v2_sha256"
 """The label of the full key in interfaces that are asked for events; no label of this wire."""
 
+NAMED = 'algorithm other than "opaque"'
+"""What is declared of hashes that can be recomputed."""
+
 
 def at_hash(batch: Batch, event: Event, index: int) -> Where:
     """The place of a block's hash in its payload; of the whole event when the hashes are not where they should be."""
@@ -225,7 +228,7 @@ class Hashing(Area):
         for number in range(examples.count):
             say.broke(*shown[min(number, len(shown) - 1)])
 
-    @judge("KVW-HSH-001", unclaimed=unless(_recomputable))
+    @judge("KVW-HSH-001", unclaimed=unless(_recomputable), declares=NAMED)
     def one_function(self, say: Say) -> None:
         """KVW-HSH-001: A publisher MUST compute all hashes of an incarnation by one and the same function: one of the
         wire registry, one of the named foreign functions, or one declared `opaque`.
@@ -265,7 +268,7 @@ class Hashing(Area):
         elif not parity.solid:
             self.one_function.open(f"a known mistake gives the {parity.matched} short blocks that match, too")
 
-    @judge("KVW-HSH-002", unclaimed=_untold)
+    @judge("KVW-HSH-002", unclaimed=_untold, declares=NAMED)
     def true_function(self, say: Say) -> None:
         """KVW-HSH-002: A publisher MUST compute its hashes by the function that it announces in `hash_algo` or declares
         in its statement.

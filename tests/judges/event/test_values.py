@@ -349,7 +349,8 @@ def test_kind_and_window_are_the_declared_ones(group: int, kind: str | None, win
 
 
 def test_a_group_has_one_kind_and_window_in_a_life() -> None:
-    whole, window = {"kv_cache_spec_kind": "full_attention"}, {"kv_cache_spec_sliding_window": 8}
+    whole: dict[str, Any] = {"kv_cache_spec_kind": "full_attention"}
+    window: dict[str, Any] = {"kv_cache_spec_sliding_window": 8}
     story = sent(stored("a", **whole), stored("b", group_idx=1, **window), stored("c"))
     assert story.outcome("EVT-036").reason == Reason.NOT_CLAIMED
     story.send(stored("d", **whole), stored("e", group_idx=1, **window))

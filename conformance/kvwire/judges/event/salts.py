@@ -51,7 +51,11 @@ class Salts(Area):
             links = [link for link, _ in self.chains.stored(event, batch.record)] if event.whole else []
             self.scope_tag(batch, event, links)
 
-    @judge("KVW-EVT-019", unclaimed=unless(lambda _, statement: statement.salt != "clear"))
+    @judge(
+        "KVW-EVT-019",
+        unclaimed=unless(lambda _, statement: statement.salt != "clear"),
+        declares='salt other than "clear"',
+    )
     def no_salt(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-EVT-019: A publisher MUST NOT put the clear text of a cache salt into an event unless it declares
         `salt = "clear"`.
@@ -73,7 +77,7 @@ class Salts(Area):
                 return
         say.saw()
 
-    @judge("KVW-EVT-028", unclaimed=unless(lambda _, statement: statement.salt == "tag"))
+    @judge("KVW-EVT-028", unclaimed=unless(lambda _, statement: statement.salt == "tag"), declares='salt = "tag"')
     def scope_tag(self, say: Say, batch: Batch, event: Event, links: Iterable[Link]) -> None:
         """KVW-EVT-028: A publisher that declares `salt = "tag"` MUST send the scope tag of the salt in the key `scope`
         of every `BlockStored` of a salted chain.

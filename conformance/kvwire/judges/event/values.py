@@ -328,7 +328,11 @@ class Values(Area):
                 at_batch(batch, event=event),
             )
 
-    @judge("KVW-EVT-036", unclaimed=unless(lambda _, statement: any(map(_described, statement.groups))))
+    @judge(
+        "KVW-EVT-036",
+        unclaimed=unless(lambda _, statement: any(map(_described, statement.groups))),
+        declares="groups.kind",
+    )
     def one_kind(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-EVT-036: A publisher MUST send, in the stores of a group that name a kind or window, one and the same
         kind and window within an incarnation, and those that are declared where any are.
@@ -351,7 +355,9 @@ class Values(Area):
         else:
             say.broke(f"{_kind(*expected)} in group {event.group}, {why}", _kind(*told), at_batch(batch, event=event))
 
-    @judge("KVW-EVT-037", unclaimed=unless(lambda _, statement: statement.form != "map"))
+    @judge(
+        "KVW-EVT-037", unclaimed=unless(lambda _, statement: statement.form != "map"), declares='form other than "map"'
+    )
     def declared_form(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-EVT-037: A publisher that declares a legacy form of events MUST send every event in that form.
 

@@ -132,6 +132,7 @@ class Answers(Area):
     @judge(
         "KVW-REP-026",
         unclaimed=unless(lambda _, statement: statement.replay_form in LEGACY_FORMS),
+        declares='replay_form other than "replay-topic"',
         memory="O(1)",
     )
     def declared_form(self, say: Say, item: Item) -> None:
@@ -239,7 +240,10 @@ class Answers(Area):
             )
 
     @judge(
-        "KVW-REP-014", unclaimed=unless(lambda _, statement: "end_payload" not in statement.extensions), memory="O(1)"
+        "KVW-REP-014",
+        unclaimed=unless(lambda _, statement: "end_payload" not in statement.extensions),
+        declares='extensions other than "end_payload"',
+        memory="O(1)",
     )
     def empty_marker(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-014: A publisher MUST NOT put a payload into the end marker unless it declares the extension

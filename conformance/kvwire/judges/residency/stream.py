@@ -136,7 +136,7 @@ class Residency(Area):
             if policy != "refresh":
                 self.clear_is_whole.saw()
 
-    @judge("KVW-RES-001", unclaimed=_under("set"))
+    @judge("KVW-RES-001", unclaimed=_under("set"), declares='residency = "set"')
     def no_duplicate(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-001: A publisher MUST NOT, under set residency, store a hash that is already resident in that
         location.
@@ -157,7 +157,7 @@ class Residency(Area):
         parent = event.hashes[at - 1] if at else event.parent
         return self.facts.removed_since(parent, block)
 
-    @judge("KVW-RES-002", unclaimed=_under("set", "refresh"))
+    @judge("KVW-RES-002", unclaimed=_under("set", "refresh"), declares='residency other than "counted"')
     def no_orphan(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-002: A publisher MUST NOT, under set or refresh residency, remove a hash that is not resident in
         that location.
@@ -172,7 +172,7 @@ class Residency(Area):
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-RES-004", unclaimed=_under("counted"))
+    @judge("KVW-RES-004", unclaimed=_under("counted"), declares='residency = "counted"')
     def balance(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-004: A publisher MUST, under counted residency, keep stores and removals of each hash in a location
         in balance: never more removals than stores since the last clear, and none left over once the whole cache is
