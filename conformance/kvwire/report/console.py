@@ -282,11 +282,10 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
         rest = [name for ids in list(by_reason.values())[SHOWN:] for name in ids]
         console.print(Text("open, ", style="magenta") + Text(f"for other reasons (-v): {', '.join(rest)}", style=""))
     if apart:
-        fields = f" ({', '.join(dict.fromkeys(declared))})"
-        said = ", ".join(
-            f"{why} {count}{fields if why == WHY[Why.DECLARATION] else ''}" for why, count in apart.most_common()
-        )
+        said = ", ".join(f"{why} {count}" for why, count in apart.most_common())
         console.print(Text(f"not applicable: {said}", style="dim"))
+    if declared:
+        console.print(Text(f"not declared: {', '.join(dict.fromkeys(declared))}", style="dim"))
 
 
 def _some(names: Sequence[str]) -> str:
