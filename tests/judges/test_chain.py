@@ -236,6 +236,7 @@ def test_a_clear_of_one_medium_leaves_the_parents_in_another() -> None:
         ({"lora_name": "a"}, {"lora_name": "b"}, True),
         ({"lora_name": "a", "lora_id": 1}, {"lora_name": "a", "lora_id": 2}, False),
         ({"lora_id": 1}, {"lora_id": 2}, True),
+        ({"lora_id": 0}, {"lora_id": 2}, None),
         ({"scope": "0" * 16}, {"scope": "1" * 16}, True),
         ({"scope": "0" * 16, "lora_id": 1}, {"scope": "0" * 16, "lora_id": 2}, True),
         ({"lora_name": "a"}, {"lora_name": "a"}, False),

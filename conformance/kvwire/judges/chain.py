@@ -162,7 +162,7 @@ class Chain(Area):
         """A store that says where its blocks hang."""
         if event.whole and "parent_block_hash" in event.keys:
             self.nil_at_the_start(batch, event)
-        scope = _Scope(event.lora_name, event.lora_id, event.scope)
+        scope = _Scope(event.lora_name, event.lora_id or None, event.scope)
         if event.parent is not None:
             if kind == "window":
                 self.window_parent(batch, event, event.parent)
@@ -264,8 +264,8 @@ class Chain(Area):
     def same_scope(self, say: Say, batch: Batch, event: Event, parent: int, scope: _Scope) -> None:
         """KVW-CHN-006: A publisher MUST NOT name as parent a block of another reuse scope.
 
-        Decided where both events name an adapter or carry a scope tag: nil is no knowledge. A block that was stored in
-        several scopes is of each of them.
+        Decided where both events name an adapter or carry a scope tag: nil, or an id of 0, is no knowledge. A block
+        that was stored in several scopes is of each of them.
         """
         known = self.scopes.get((event.group, parent)) or frozenset()
         told = {_compare(scope, other) for other in known}

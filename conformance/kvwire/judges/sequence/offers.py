@@ -172,11 +172,12 @@ class Offers(Area):
         """KVW-SEQ-009: A publisher MUST NOT drop a batch that it could encode while fewer batches than its declared
         queue holds are waiting to be sent.
 
-        Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
-        lacks too, or, where nothing came after it, what did not come within the bound that the harness waited, nor by
-        replay after that; any other missing batch stays open. A full queue drops what comes: at
-        most so many waited as were offered before it and not seen yet. Or it drops what waited longest: at most so many
-        waited behind it as were accepted before one of them was seen, or all counted as sent or dropped.
+        A batch that is not accepted was dropped at once. Lost is what has no place among the numbers between its
+        neighbours, or what a complete replay answer around it lacks too, or, where nothing came after it, what did not
+        come within the bound that the harness waited, nor by replay after that; any other missing batch stays open. A
+        full queue drops what comes: at most so many waited as were offered before it and not seen yet. Or it drops
+        what waited longest: at most so many waited behind it as were accepted before one of them was seen, or all
+        counted as sent or dropped.
         """
         queue = self.context.statement.queue or 1
         if waiting >= queue:
