@@ -11,9 +11,9 @@ from tests.kit.stories import Story, everything, payload, stored
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.result import Notice
 from kvwire.standard import registry
-from kvwire.trace.calls import CacheCall
+from kvwire.trace.calls import BoundAt, CacheCall, RestartCall
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import ProbeMark, ProcessExit
+from kvwire.trace.marks import ProbeMark, ProcessExit, Unreachable
 from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
 
 Told = tuple[float, str, str]
@@ -153,6 +153,16 @@ def test_refused_prompts_are_counted_by_what_they_have() -> None:
         "refused: 2 of 2 prompts with LoRA, the first after 0 s (no adapters)",
     )
     assert found.after_s == pytest.approx(0.004)
+
+
+@pytest.mark.parametrize(("bound", "moved"), [("tcp://127.0.0.1:5557", False), ("tcp://127.0.0.1:40001", True)])
+def test_a_restart_that_moved_is_why_nothing_is_reached(bound: str, moved: bool) -> None:
+    story = Story().told(2)
+    story.note(RestartCall(bound=BoundAt(endpoint=bound)))
+    story.note(Unreachable(endpoint="tcp://127.0.0.1:5557", of=("live-a",), bound_s=5.0))
+    (trouble,) = conclude(story.trace(), registry.load(), everything()).troubles
+    assert (f"`restart` answered {bound}, and a new life is asked for on the same" in trouble.text) == moved
+    assert ("is a publisher there" in trouble.text) != moved
 
 
 def test_a_death_has_its_time() -> None:
