@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from tests.kit.hashed import chain
 
-from kvwire.cli import main
 from kvwire.cli.hash import FOREIGN
+from kvwire.cli.root import main
 from kvwire.hashes.functions import named
 
 

@@ -272,6 +272,8 @@ ROWS: dict[str, list[Row]] = {
         Row(salting(extra_keys=[["tenant-7f3a"]]), declare(salt="clear"), declare(), "EVT-019"),
         Row(salting(extra_keys=[["tenant-7f3a"]]), declare(salt="clear"), declare(salt="tag"), "EVT-019 EVT-028"),
         Row(salting(), declare(), declare(salt="tag"), "EVT-028"),
+        Row(salting(scope=scope_tag("tenant-7f3a")), declare(salt="tag"), declare(), "EVT-038"),
+        Row(salting(scope=scope_tag("tenant-7f3a")), declare(salt="tag"), declare(salt="clear"), "EVT-038"),
     ],
     "scope_key": [
         Row(

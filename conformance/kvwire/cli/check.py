@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,20 +18,19 @@ from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.cli.baseline import expectations, today
-from kvwire.conclusion import expected_failures, result
+from kvwire.cli.screen import screen
+from kvwire.conclusion import expected_failures
 from kvwire.conclusion.conclude import FilterError, conclude, select
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
-from kvwire.report.console import render
+from kvwire.report.faces import Format, face, print_to
 from kvwire.standard import registry
 from kvwire.standard.registry import Profile, UnknownNameError
 from kvwire.trace import files
 from kvwire.trace.records import Trace, TraceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-PIPE_COLUMNS = 140
-"""How wide a report is that goes into a pipe or a file."""
 QUICK_LISTEN_S = 4.0
 """How long a quick run listens to a target that is not driven."""
 QUICK_S = 8.0
@@ -51,7 +49,7 @@ def _profile(name: str) -> Profile:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
+def progressing() -> Iterator[Progress]:
     """What is being done, on a terminal; nothing in a pipe."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -62,7 +60,7 @@ def _progress() -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Inside, SIGTERM ends a run as Ctrl-C does: what was found is kept."""
 
     def end(*_: object) -> None:
@@ -78,7 +76,7 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
+def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
     """How a run is made; ``seconds`` to listen to a target that nobody drives bound what else is done."""
     limits, deadline_s = Limits(), DEADLINE_S
     if mode == "quick":
@@ -102,13 +100,15 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     ids: frozenset[str] | None
     profile: str | None
     expected: tuple[Entry, ...] | None
-    json: Path | None
+    files: dict[Format, Path]
+    github: bool
     quiet: bool
     verbose: bool
 
 
 def _asked(
-    json: Path | None,
+    files: dict[Format, Path | None],
+    github: bool,
     profile: str | None,
     only: tuple[str, ...],
     expected: Path | None,
@@ -124,22 +124,18 @@ def _asked(
         raise click.UsageError(str(error)) from None
     if profile is not None:
         _profile(profile)
-    _writable(json, "--json")
+    for kind, path in files.items():
+        _writable(path, f"--{kind}")
     return _Asked(
         ids=ids,
         wanted=Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive),
         profile=profile,
         expected=None if expected is None else expectations(expected),
-        json=json,
+        files={kind: path for kind, path in files.items() if path is not None},
+        github=github,
         quiet=quiet,
         verbose=verbose,
     )
-
-
-def _console() -> Console:
-    """Where the report goes; a pipe has no width, and lines that are broken in it are hard to search."""
-    console = Console(soft_wrap=False)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(soft_wrap=False, width=PIPE_COLUMNS)
 
 
 def _finish(judged: Trace, asked: _Asked) -> int:
@@ -148,10 +144,12 @@ def _finish(judged: Trace, asked: _Asked) -> int:
     outcome = conclude(judged, registry.load(), profile, asked.wanted)
     if asked.expected is not None:
         outcome = expected_failures.held(outcome, asked.expected, today(), asked.wanted)
-    if asked.json is not None:
-        asked.json.write_bytes(result.dump(outcome))
+    for kind, path in asked.files.items():
+        path.write_bytes(face([outcome], kind, [judged] if kind == "html" else ()))
+    if asked.github:
+        click.echo(face([outcome], "github"), nl=False)
     if not asked.quiet:
-        render(outcome, _console(), verbose=asked.verbose)
+        print_to(screen(), [outcome], verbose=asked.verbose)
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
     assert outcome.summary.exit is not None
@@ -163,6 +161,11 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
     for option in reversed(
         (
             click.option("--json", type=_FILE, help="Write the result stream (NDJSON) to this file."),
+            click.option("--html", type=_FILE, help="Write a page with all evidence to this file."),
+            click.option("--junit", type=_FILE, help="Write JUnit XML to this file."),
+            click.option("--markdown", type=_FILE, help="Write Markdown, as for a job's summary, to this file."),
+            click.option("--badge", type=_FILE, help="Write the JSON of an endpoint badge to this file."),
+            click.option("--github", is_flag=True, help="Print annotations as GitHub's workflow commands too."),
             click.option("--profile", help="Hold it to this profile: core, replay, ranks, …; `ranks+replay` is both."),
             click.option(
                 "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
@@ -199,6 +202,11 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
 def check(
     target: str,
     json: Path | None,
+    html: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    badge: Path | None,
+    github: bool,
     profile: str | None,
     only: tuple[str, ...],
     expected: Path | None,
@@ -238,7 +246,14 @@ def check(
             place = targets.drive(place, drive)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
-    asked = _asked(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
+    written: dict[Format, Path | None] = {
+        "json": json,
+        "html": html,
+        "junit": junit,
+        "markdown": markdown,
+        "badge": badge,
+    }
+    asked = _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
     _writable(record, "--record")
     if quick and thorough:
         raise click.UsageError("--quick and --thorough exclude each other")
@@ -249,9 +264,9 @@ def check(
             )
         return _judge(place.path, asked)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
-    with _terminable(), _progress() as progress:
+    with terminable(), progressing() as progress:
         bounded = seconds if isinstance(place, ListenTarget) else None
-        recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress)
+        recorded = run(place, settings(profile, mode, asked.ids, bounded), progress)
     if record is not None:
         files.write(recorded, record)
     return _finish(recorded, asked)
@@ -263,6 +278,11 @@ def check(
 def judge_command(
     file: Path,
     json: Path | None,
+    html: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    badge: Path | None,
+    github: bool,
     profile: str | None,
     only: tuple[str, ...],
     expected: Path | None,
@@ -275,7 +295,14 @@ def judge_command(
 
     Exit codes are those of `kvwire check`.
     """
-    return _judge(file, _asked(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose))
+    written: dict[Format, Path | None] = {
+        "json": json,
+        "html": html,
+        "junit": junit,
+        "markdown": markdown,
+        "badge": badge,
+    }
+    return _judge(file, _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose))
 
 
 def _judge(file: Path, asked: _Asked) -> int:

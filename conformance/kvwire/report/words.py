@@ -8,8 +8,8 @@ from kvwire.conclusion.untried import Why
 
 _ONE = re.compile(
     r"(?<![\d.,–-])1 ((?:first |end |digest )?(?:hash|batch|block|event|message|removal|store|occasion|request|answer"
-    r"|prompt|token|rank|stream|hole|sentence|warning|frame|number|stamp|list|byte|value|marker|attempt))e?s\b"
-    r"(?: (are|were)\b)?"
+    r"|prompt|token|rank|stream|hole|sentence|warning|error|frame|number|restart|gap|stamp|list|byte|value|marker"
+    r"|attempt))e?s\b(?: (are|were)\b)?"
 )
 _VERBS = {"are": " is", "were": " was", None: ""}
 
