@@ -14,7 +14,7 @@ import click
 from kvwire.cli.baseline import baseline
 from kvwire.cli.check import check, judge_command
 from kvwire.cli.hash import hash_command
-from kvwire.cli.peers import mutants, serve
+from kvwire.cli.peers import honest, mutants, serve
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
@@ -110,6 +110,7 @@ main.add_command(baseline)
 main.add_command(hash_command)
 main.add_command(serve)
 main.add_command(mutants)
+main.add_command(honest)
 main.add_command(spec)
 main.add_command(vectors)
 main.add_command(selftest)
