@@ -199,7 +199,7 @@ def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tup
 def matrix_command(
     names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int, without_session: bool
 ) -> None:
-    """Run both control groups, or those named: every mutant is heard for what it breaks, and no honest peer for anything.
+    """Run both control groups, or those named: mutants are heard for what they break, honest peers for nothing.
 
     Each run is judged at every level of control, and once more from its stored trace, to the same result; that of an
     honest peer also as witnesses have it that missed something. Ends with 1 if anything was not exactly as

@@ -84,10 +84,8 @@ def small(peer: Honest) -> Trace:
 def on_bad_days(peer: Honest, recording: Trace) -> dict[str, list[str]]:
     """Who speaks of it on a bad day, by day and level, where anybody does."""
     found: dict[str, list[str]] = {}
-    for day, change in BAD_DAYS.items():
-        for level, told in matrix.at_levels(change(recording), peer.profile).items():
-            if said := spoken(peer, told):
-                found[f"{day}, {level}"] = said
+    for name, day in BAD_DAYS.items():
+        found |= _of(matrix.at_levels(day.change(recording), peer.profile, day.levels), peer, f"{name}, ")
     return found
 
 
@@ -96,7 +94,7 @@ def _of(results: Mapping[ControlLevel, Result], peer: Honest, prefix: str = "") 
 
 
 def measure(name: str, keep: Path | None = None) -> Quiet:
-    """Run one honest peer, whole and small, and judge it; traces of what is not exact are kept in a folder, if given."""
+    """Run one honest peer, whole and small, and judge it; the traces of one that is not exact are kept, if asked."""
     began = time.monotonic()
     peer = HONEST[name]
     whole, part = matrix.recorded(peer.target, LIMITS), small(peer)

@@ -91,10 +91,10 @@ def recorded(
     return run(place, Settings(limits=limits, mode=mode, probes=probes))
 
 
-def at_levels(recording: Trace, profile: str) -> dict[ControlLevel, Result]:
-    """The results that the run would have had at each level of control."""
+def at_levels(recording: Trace, profile: str, at: Sequence[ControlLevel] = LEVELS) -> dict[ControlLevel, Result]:
+    """The results that the run would have had at each level of control, or at those."""
     known, chosen = registry.load(), registry.profile(profile)
-    return {level: conclude(levels.lowered(recording, level), known, chosen) for level in LEVELS}
+    return {level: conclude(levels.lowered(recording, level), known, chosen) for level in at}
 
 
 def cells(expected: frozenset[str], told: Result) -> dict[str, Cell]:

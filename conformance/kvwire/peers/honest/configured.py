@@ -219,7 +219,7 @@ class CoarseClock(ZmqPublisher):
 
 
 @honest(
-    "coarse-clock",
+    "second-clock",
     unlike="`ts` has a resolution of one second, and lives have an epoch",
     passes="BAT-003 BAT-004 SEQ-007 SEQ-020",
     passive="BAT-003 BAT-004",

@@ -1,7 +1,7 @@
-"""An engine that is a radix tree: an edge holds as many pages as no other sequence parts from, and is split when one does.
+"""An engine that is a radix tree: an edge holds all pages up to where another sequence parts, and is split there.
 
-A sequence is put into the tree when its prompt is done; the leaf that was unused longest leaves as a whole. Splitting an
-edge moves pages about and is nothing that an event tells.
+A sequence is put into the tree when its prompt is done; the leaf that was unused longest leaves as a whole. Splitting
+an edge moves pages about and is nothing that an event tells.
 """
 
 from __future__ import annotations
