@@ -8,8 +8,11 @@ import msgspec
 import zmq
 
 from kvwire.peers.honest.mark import PROBES, honest
-from kvwire.standard.protocol import Start
+from kvwire.standard.protocol import Refused, Start
+from kvwire_reference.binding import check_free
+from kvwire_reference.cache import CacheConfig, CacheEngine
 from kvwire_reference.endpoints import Cause, EndpointError, parse
+from kvwire_reference.outlet import Outlet
 from kvwire_reference.publisher import PublisherConfig, Socket, ZmqPublisher
 from kvwire_reference.wire import AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event
 
@@ -58,7 +61,8 @@ class IpcOnly(ZmqPublisher):
 )
 class Dials(ZmqPublisher):
     def _check_free(self) -> None:
-        """Somebody else binds."""
+        """Where it sends to, somebody else binds."""
+        check_free(*([] if self.replay_endpoint is None else [self.replay_endpoint]))
 
     def _bind(self, unbound: Socket, endpoint: str) -> str:
         if unbound is not self._live:
@@ -111,6 +115,15 @@ _SLOTS = (
 _encode = msgspec.msgpack.Encoder().encode
 
 
+class OneGroup(CacheEngine):
+    """Has no groups, for which its publisher has no words."""
+
+    def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
+        if config.groups:
+            raise Refused("groups have no slot in this form")
+        super().__init__(outlet, config)
+
+
 class ArrayEvents(ZmqPublisher):
     """Writes events as arrays, the tag first."""
 
@@ -151,6 +164,7 @@ class ArrayV(ArrayEvents):
     passive="EVT-037",
     profile="legacy-array-s",
     statement={"form": "array-s"},
+    make_engine=OneGroup,
 )
 class ArrayS(ArrayEvents):
     stored = _SLOTS[:6]
