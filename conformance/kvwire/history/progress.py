@@ -54,7 +54,7 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
     newest = place = BEGIN
     idle = -1
     """The record since which it is idle; -1: it is not."""
-    cut: dict[str, int] = {}
+    cut = {seen.source: -1 for seen in timeline.live}
     """When the connection of each witness ended last, or came back: until then the old one's messages are read."""
     found: list[Moment] = []
     for index, stimulus in told(records, Stimulus, SocketEvent):

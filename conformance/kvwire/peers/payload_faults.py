@@ -256,7 +256,7 @@ class RemovesTwice(Edited):
     breaks="BAT-007",
     change="batches are stamped with twentieths of a second",
     levels=("replayable", "driven"),
-    session=Session(probes=("live", "prompts", "replay"), level="replayable", limits={"prompts": 60}),
+    session=Session(probes=("live", "prompts", "restart"), level="replayable", limits={"prompts": 60}),
 )
 class CoarseClock(ZmqPublisher):
     def _encode(self, batch: Batch) -> bytes:
