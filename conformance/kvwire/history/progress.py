@@ -62,6 +62,7 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
             if stimulus.of in LIVE and (stimulus.event == DISCONNECTED or cut.setdefault(stimulus.of, -1) >= 0):
                 cut[stimulus.of] = index
             continue
+        assert isinstance(stimulus, Stimulus)
         while live and live[0][0] < index:
             heard, at = live.popleft()
             newest = max(newest, at)

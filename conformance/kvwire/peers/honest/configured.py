@@ -90,6 +90,7 @@ honest(
 honest(
     "ring-of-one",
     unlike="the newest batch alone is retained",
+    open="SEQ-001 SEQ-007 SEQ-008",
     passes="REP-001 REP-003 REP-013",
     replayable="REP-001 REP-003 REP-013",
     start=Start(ring=1),

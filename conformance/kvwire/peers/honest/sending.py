@@ -76,6 +76,7 @@ class Dials(ZmqPublisher):
     "drop-oldest",
     unlike="a full queue, of three batches, drops what has waited longest",
     passes="SEQ-002 SEQ-010",
+    open="SEQ-009",
     start=Start(queue=3),
     probes=("live", "batches", "pressure", "gaps"),
 )
