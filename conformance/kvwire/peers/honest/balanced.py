@@ -57,6 +57,7 @@ honest(
     "two-ranks-one-api",
     unlike="two ranks, each with a cache and a stream, take turns behind one API",
     passes="RNK-002 RNK-003 SEQ-003 EVT-013 HSH-008",
+    open="CHN-001 RES-006",
     profile="ranks+replay",
     probes=("live", "prompts", "reset", "replay"),
     api=True,
