@@ -68,7 +68,7 @@ def test_a_mark_that_is_not_complete_is_refused() -> None:
 def test_one_that_is_spoken_of_or_does_not_pass_is_not_exact() -> None:
     """The group is silent because nothing is said, not because nobody looks: a mutant in it is found out."""
     peer = msgspec.structs.replace(HONEST["paged"], passes={level: frozenset({"KVW-LIV-002"}) for level in LEVELS})
-    recording = recorded("mutant:integer-ts", quiet.LIMITS, probes=("live",))
+    recording = recorded("mutant:integer-ts", quiet.LIMITS, probes=("live", "prompts"))
     results = at_levels(recording, peer.profile)
     assert all("KVW-BAT-002" in quiet.spoken(peer, told) for told in results.values())
     assert all(quiet.unpassed(peer, level, told) == ["KVW-LIV-002"] for level, told in results.items())

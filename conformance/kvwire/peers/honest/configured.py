@@ -116,21 +116,22 @@ class SaysAll(CacheEngine):
         super().__init__(outlet, msgspec.structs.replace(config, announce_algorithm=True, announce_edition=True))
 
 
-HYBRID = (LifeCycle(0, None, None, 16), LifeCycle(1, 128, None, 64), LifeCycle(2, None, "mamba", 256))
+HYBRID = (LifeCycle(0, None, None, 4), LifeCycle(1, 32, None, 16), LifeCycle(2, None, "mamba", 64))
+"""The sizes 16, 64 and 256 of hybrid models, divided by four."""
 FINE = 4
 """How many blocks of the first group make one of the size that is declared for the stream."""
 
 
 @honest(
     "hybrid",
-    unlike="blocks of 16, 64 and 256 tokens in three groups: full attention, a sliding window and states",
+    unlike="blocks of 4, 16 and 64 tokens in three groups: full attention, a sliding window and states",
     passes="RES-003 RES-012 RES-013 CHN-002 CHN-003 HSH-008",
     statement={
-        "block_size": 64,
+        "block_size": 16,
         "groups": [
-            {"idx": 0, "kind": "full_attention", "block_size": 16},
-            {"idx": 1, "kind": "sliding_window", "window": 128, "block_size": 64},
-            {"idx": 2, "kind": "mamba", "block_size": 256},
+            {"idx": 0, "kind": "full_attention", "block_size": 4},
+            {"idx": 1, "kind": "sliding_window", "window": 32, "block_size": 16},
+            {"idx": 2, "kind": "mamba", "block_size": 64},
         ],
     },
 )
@@ -138,7 +139,7 @@ class Hybrid(CacheEngine):
     def __init__(self, outlet: Outlet, config: CacheConfig) -> None:
         if config.host is not None or len(config.life_cycles) > 1:
             raise Refused("this engine has its own groups, and no tiers")
-        changed = {"block_size": 16, "capacity": FINE * config.capacity, "life_cycles": HYBRID, "groups": (0, 1, 2)}
+        changed = {"block_size": 4, "capacity": FINE * config.capacity, "life_cycles": HYBRID, "groups": (0, 1, 2)}
         super().__init__(outlet, msgspec.structs.replace(config, **changed))
 
 
