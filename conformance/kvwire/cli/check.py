@@ -225,6 +225,7 @@ def check(
     \b
     reference:                      the reference publisher (the default)
     mutant:NAME                     a publisher with one known fault (`kvwire mutants list`)
+    honest:NAME                     a publisher that keeps the standard in its own way (`kvwire honest list`)
     zmq:tcp://H:P?replay=tcp://H:P&topic=T&ranks=N&mode=connect|bind
                                     a running publisher; mode=bind when it dials
     zmq:… --drive openai:http://H:P/v1

@@ -9,11 +9,11 @@ from collections import deque
 
 import msgspec
 
-from kvwire.history.timeline import Timeline
+from kvwire.history.timeline import DISCONNECTED, Timeline
 from kvwire.trace.calls import ASKING, REPLACING, Call, StatsCall
-from kvwire.trace.detail import Stimulus
+from kvwire.trace.detail import SocketEvent, Stimulus
 from kvwire.trace.marks import Settled
-from kvwire.trace.records import Records, told
+from kvwire.trace.records import LIVE, Records, told
 
 Place = tuple[int, int]
 """Incarnation and number."""
@@ -26,9 +26,10 @@ END: Place = (2**63, 0)
 class Moment(msgspec.Struct, frozen=True):
     """Something that was done to the publisher, and the newest batch that had been heard by then.
 
-    ``known``: its place is certain. It is not before the first batch, nor when another life began since: then
-    ``place`` is that of the stimulus before. ``drained``: the publisher had counted no more offers than were heard.
-    ``idle``: and it had been idle for the declared bound (spec/README.md, Terms), and was asked to do nothing since.
+    ``known``: its place is certain. It is not before the first batch, nor when another life began since, or can have,
+    as every witness was cut off: then ``place`` is that of the stimulus before. ``drained``: the publisher had counted
+    no more offers than were heard. ``idle``: and it had been idle for the declared bound (spec/README.md, Terms), and
+    was asked to do nothing since.
     """
 
     index: int
@@ -51,21 +52,34 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
     )
     heard, replaced, offered = -1, -1, 0
     newest = place = BEGIN
-    idle = False
+    idle = -1
+    """The record since which it is idle; -1: it is not."""
+    cut = {seen.source: -1 for seen in timeline.live}
+    """When the connection of each witness ended last, or came back: until then the old one's messages are read."""
     found: list[Moment] = []
-    for index, stimulus in told(records, Stimulus):
+    for index, stimulus in told(records, Stimulus, SocketEvent):
+        if isinstance(stimulus, SocketEvent):
+            if stimulus.of in LIVE and (stimulus.event == DISCONNECTED or cut.setdefault(stimulus.of, -1) >= 0):
+                cut[stimulus.of] = index
+            continue
+        assert isinstance(stimulus, Stimulus)
         while live and live[0][0] < index:
             heard, at = live.popleft()
             newest = max(newest, at)
+        gone = min(cut.values(), default=-1)
+        if gone > heard:
+            replaced = max(replaced, heard)
+        if gone > idle:
+            idle = -1
         known = heard > replaced
         place = newest if known else place
         drained = known and place[1] + 1 >= offered
-        found.append(Moment(index, stimulus, place, known, drained, drained and idle))
+        found.append(Moment(index, stimulus, place, known, drained, drained and idle >= 0))
         match stimulus:
             case Settled():
-                idle = stimulus.drained and stimulus.idle
+                idle = index if stimulus.drained and stimulus.idle else -1
             case Call() if not isinstance(stimulus, ASKING):
-                idle = False
+                idle = -1
         match stimulus:
             case StatsCall(succeeded=True, offered=int(count)):
                 offered = count

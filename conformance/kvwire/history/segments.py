@@ -147,6 +147,11 @@ class Collected:
         self.breaks: list[int] = []
         self.replacing: list[int] = []
         self.troubles: list[int] = []
+        self.common: set[bytes] = set()
+        """Payloads that stand under several numbers, as empty ones do where the clock stands still: they tell no life
+        from another.
+        """
+        self._number: dict[bytes, int] = {}
         self._witnesses = {str(source): _Witness(source) for source in LIVE}
         for index, record in records:
             self._take(index, record)
@@ -180,7 +185,7 @@ class Collected:
         if record.frames is None:
             return
         if record.is_live and (parts := split_live(record.frames)) and parts[0] != END_NUMBER:
-            self._witnesses[record.source].message(Sighting(index, *parts))
+            self._witnesses[record.source].message(self._seen(Sighting(index, *parts)))
         elif record.is_replay and (replayed := split_replay(record.frames)):
             self._replayed(index, record.source, replayed[1], replayed[2])
 
@@ -193,4 +198,9 @@ class Collected:
             answer.ended = True
             answer.last = index
         elif number is not None:
-            answer.add(Sighting(index, number, payload))
+            answer.add(self._seen(Sighting(index, number, payload)))
+
+    def _seen(self, sighting: Sighting) -> Sighting:
+        if self._number.setdefault(sighting.payload, sighting.number) != sighting.number:
+            self.common.add(sighting.payload)
+        return sighting

@@ -122,7 +122,7 @@ class Facts:
     @functools.cached_property
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
-        return moments(self.stimuli, self._timeline)
+        return moments(self.details, self._timeline)
 
     @functools.cached_property
     def calm(self) -> Sequence[tuple[int, int]]:

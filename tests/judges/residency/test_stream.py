@@ -484,7 +484,35 @@ def test_of_copies_that_are_counted_the_last_one_has_to_go() -> None:
         for _ in range(removals):
             story.send(removed("a"))
         story.note(ResetDone(outcome="seen", bound_s=5.0))
+        story.send()
         assert story.outcome("RES-006").verdict is verdict
+
+
+def test_a_reset_that_nobody_saw_counts_once_the_next_number_shows_that_nothing_was_lost() -> None:
+    def unseen() -> Story:
+        story = sent(stored("a"))
+        story.note(ResetCall())
+        return story
+
+    def bound(story: Story) -> Story:
+        story.note(ResetDone(outcome="bound", bound_s=5.0))
+        return story
+
+    assert bound(unseen()).verdict("RES-006")[0] is OPEN  # what comes last can be lost without a sign
+    heard = bound(unseen())
+    heard.send()
+    assert speaks(heard) == {"RES-006"}
+    lost = unseen()
+    lost.send(cleared(), by="")
+    bound(lost).send()
+    assert lost.verdict("RES-006")[0] is OPEN
+    lost.replay()  # it was sent; when, nobody knows
+    assert lost.verdict("RES-006")[0] is not FAIL
+    again = bound(unseen())
+    again.note(ResetCall())
+    bound(again)
+    again.send()
+    assert again.outcome("RES-006").violations == 1
 
 
 def test_an_empty_cache_has_nothing_to_show() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.stories import Story, cleared, foreign, payload, stored
+from tests.kit.stories import T0, Story, cleared, foreign, payload, stored
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
@@ -260,6 +260,20 @@ def test_an_epoch_for_each_incarnation() -> None:
     story = named("a", "b", "a")
     assert speaks(story) == {"SEQ-020"}
     assert story.outcome("SEQ-020").findings[0].seen == "epoch 'a' in incarnation 2, which incarnation 0 had"
+
+
+def test_one_batch_that_two_incarnations_begin_with_is_no_second_naming() -> None:
+    """By a clock that stands still two lives can be told apart wrongly, or be sent the same bytes."""
+    story = Story()
+    first = payload({**cleared(), "epoch": "a"}, ts=T0)
+    for name in ("x", "y"):
+        if story.next:
+            story.restart()
+        story.send(content=first)
+        story.send(content=payload(stored(name), ts=T0))
+        story.replay()
+    assert story.lives() == [[0, 1], [0, 1]]
+    assert story.verdict("SEQ-020")[0] == Verdict.INCONCLUSIVE
 
 
 def test_a_restart_first_seen_above_the_last_number_is_no_number_carried_over() -> None:

@@ -49,6 +49,8 @@ class _Reset:
         """A later store before the reset showed."""
         self.lost = False
         """Batches are missing since."""
+        self.over_s: float | None = None
+        """The bound, once it has passed without a sight: whether the next batch heard is the next one decides."""
 
     @property
     def visible(self) -> bool:
@@ -89,10 +91,24 @@ class Residency(Area):
     def on_gap(self, gap: Gap) -> None:
         self._lose()
 
+    def on_batch(self, batch: Batch) -> None:
+        self._decide(lost=batch.live is None)
+
+    def finish(self) -> None:
+        self._decide(lost=True)
+
     def _lose(self) -> None:
         self.cleared = frozenset()
         if self.reset is not None:
             self.reset.lost = True
+            self._decide(lost=True)
+
+    def _decide(self, *, lost: bool) -> None:
+        """Judge a reset that did not show within its bound; ``lost``: what showed it can have been sent and lost."""
+        if self.reset is not None and self.reset.over_s is not None:
+            self.reset.lost |= lost
+            self.reset_visible(self.reset, self.reset.over_s)
+            self.reset = None
 
     # what the engine was asked
 
@@ -101,10 +117,13 @@ class Residency(Area):
             case ResidentCall(succeeded=True) as call if moment.known:
                 self.clear_is_whole(Answer(self.context, moment, call))
             case ResetCall(succeeded=True):
+                self._decide(lost=True)
                 self.reset = _Reset(moment.index, self.facts.ledger, idle=moment.idle) if moment.known else None
-            case ResetDone(bound_s=bound) if self.reset is not None:
-                if moment.known:
-                    self.reset_visible(self.reset, bound)
+            case ResetDone(bound_s=bound) if self.reset is not None and moment.known:
+                self.reset.over_s = bound
+                if self.reset.early is not None or self.reset.visible or not self.reset.left:
+                    self._decide(lost=False)
+            case ResetDone():
                 self.reset = None
 
     # the stream
@@ -216,7 +235,8 @@ class Residency(Area):
         any later store.
 
         The probe waits for the sight or the bound; a store that comes first breaks it too, if
-        the engine was idle before. A cache that is known to be empty has nothing to show.
+        the engine was idle before. What was not seen counts once the batch that was heard next is the next one: so
+        nothing was lost. A cache that is known to be empty has nothing to show.
         """
         if reset.early is not None:
             batch, event = reset.early

@@ -31,8 +31,8 @@ class Numbers(Area):
         self.records: dict[int, Record] = {}
         self.leading = False
         """Nothing of this incarnation was missed, and no event of it was seen yet."""
-        self.epochs: dict[str, Incarnation] = {}
-        """Each epoch that was named, with the first incarnation that had it."""
+        self.epochs: dict[str, tuple[Incarnation, Batch]] = {}
+        """Each epoch that was named, with the first incarnation that had it, and the batch."""
         self.named: str | None = None
         """The epoch of this incarnation."""
 
@@ -295,18 +295,25 @@ class Numbers(Area):
     def own_epoch(self, say: Say, batch: Batch, event: Event, epoch: str) -> None:
         """KVW-SEQ-020: A publisher MUST NOT use one `epoch` for two incarnations.
 
-        The first epoch of each incarnation is compared with those of the incarnations before.
+        The first epoch of each incarnation is compared with those of the incarnations before. One and the same batch
+        is no second naming: then it is one life that was taken for two.
         """
         if epoch not in self.epochs:
             if self.epochs:
                 say.saw()
-            self.epochs[epoch] = self.life
-        elif self.epochs[epoch] is not self.life:
-            say.broke(
-                "an epoch of its own for each incarnation",
-                f"epoch {epoch!r} in incarnation {self.life.index}, which incarnation {self.epochs[epoch].index} had",
-                at_batch(batch, event=event),
-            )
+            self.epochs[epoch] = self.life, batch
+            return
+        life, first = self.epochs[epoch]
+        if life is self.life:
+            return
+        if (first.number, first.payload) == (batch.number, batch.payload):
+            say.open(f"incarnations {life.index} and {self.life.index} begin with the same bytes and may be one")
+            return
+        say.broke(
+            "an epoch of its own for each incarnation",
+            f"epoch {epoch!r} in incarnation {self.life.index}, which incarnation {life.index} had",
+            at_batch(batch, event=event),
+        )
 
     @judge("KVW-SEQ-008")
     def leading_clear(self, say: Say, batch: Batch, event: Event) -> None:
