@@ -100,6 +100,7 @@ What = Literal[
     "stopped",
     "one-rank",
     "refused",
+    "capture",
 ]
 """What a notice is about: the closed list."""
 

@@ -1,0 +1,173 @@
+"""One direction of a TCP connection: its bytes in order, whatever the order, copies and losses of its segments.
+
+A hole is what the capture lacks for certain: the receiver has acknowledged it, or nothing filled it for long, or what
+came behind it is more than is held.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+
+from kvwire.trace.captures.layers import FIN, RST, SYN, Segment
+
+SETTLE_NS = 1_000_000_000
+"""For how long the order of packets in a capture may differ from that on the wire."""
+PATIENCE_NS = 60_000_000_000
+"""For how long a repetition is awaited where no acknowledgement is seen."""
+HELD_BYTES = 4 << 20
+"""How much is held behind a hole of one direction …"""
+ALL_HELD_BYTES = 64 << 20
+"""… and of all of them together, before the hole is taken for one."""
+SEGMENT_COST = 128
+"""What a held segment takes beside its bytes, roughly."""
+_HALF, _WHOLE = 1 << 31, 1 << 32
+
+Piece = bytes | int
+"""Bytes in order, or the length of a hole."""
+
+
+class Held:
+    """How much is held in all directions of a capture."""
+
+    def __init__(self, bound: int = ALL_HELD_BYTES) -> None:
+        self.bound = bound
+        self.bytes = 0
+
+
+class Flow:
+    """One direction. Positions are unbounded: the sequence numbers of TCP, which wrap, are counted on.
+
+    ``first`` is the position of its first byte, None until it is known: from its SYN or, where that was not seen, once
+    what came first has settled. ``whole``: it was seen from its SYN on. ``begun``: bytes were handed on. ``end`` is
+    where it ends, once that was said, and ``over`` whether it has come to it.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self.isn: int | None = None
+        self.begun = False
+        self.end: int | None = None
+        self.over = False
+        self.last_ns = 0
+        self._next: int | None = None
+        self._near = 0
+        """A position near which sequence numbers are taken to be."""
+        self._seen = False
+        self._starts: list[int] = []
+        self._parts: list[bytes] = []
+        self._own = 0
+        self._held = held
+        self._waits_since: int | None = None
+        self._acked: int | None = None
+        self._acked_at: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was seen from its beginning."""
+        return self.isn is not None
+
+    def follows(self, isn: int) -> bool:
+        """Whether a SYN with this number can be that of this direction."""
+        if self.isn is not None:
+            return self.isn == isn
+        if not self._seen:
+            return True
+        if self.begun:
+            return False
+        return not self._starts or 0 <= self._starts[0] - self._position(isn + 1) <= HELD_BYTES
+
+    def put(self, segment: Segment) -> None:
+        """Take a segment."""
+        self.last_ns = max(self.last_ns, segment.t_ns)
+        seq = segment.seq
+        if segment.flags & SYN:
+            seq = (seq + 1) % _WHOLE
+            if self.isn is None:
+                self.isn = segment.seq
+                self._near = self._next = self._position(seq) if self._seen else seq
+                self._seen = True
+        elif not self._seen:
+            self._near, self._seen = seq, True
+        at = self._position(seq)
+        if segment.flags & (FIN | RST):
+            end = at + segment.length
+            self.end = end if self.end is None else min(self.end, end)
+        if segment.payload:
+            self._hold(at, segment.payload)
+            if self._waits_since is None:
+                self._waits_since = segment.t_ns
+
+    def acknowledged(self, number: int, t_ns: int) -> None:
+        """Its receiver has everything below this number."""
+        if not self._seen:
+            return
+        at = self._position(number)
+        if self._acked is None or at > self._acked:
+            self._acked = at
+        if self._next is not None and self._acked_at is None and self._acked > self._next:
+            self._acked_at = t_ns
+
+    def _position(self, seq: int) -> int:
+        return self._near + (seq - self._near + _HALF) % _WHOLE - _HALF
+
+    def _hold(self, at: int, data: bytes) -> None:
+        if self._next is not None and at + len(data) <= self._next:
+            return
+        index = bisect.bisect_left(self._starts, at)
+        if index < len(self._starts) and self._starts[index] == at:
+            if len(self._parts[index]) >= len(data):
+                return
+            self._count(-len(self._parts[index]) - SEGMENT_COST)
+            del self._starts[index], self._parts[index]
+        self._starts.insert(index, at)
+        self._parts.insert(index, data)
+        self._count(len(data) + SEGMENT_COST)
+
+    def _count(self, size: int) -> None:
+        self._own += size
+        self._held.bytes += size
+
+    def take(self, now: int, *, last: bool = False) -> Iterator[Piece]:
+        """What is in order by now; ``last``: nothing more will come."""
+        if self._next is None:
+            settled = self._waits_since is not None and now - self._waits_since >= SETTLE_NS
+            if not self._starts or not (last or settled or self._full):
+                return
+            self._next = self._starts[0]
+        moved = False
+        while self._starts:
+            at = self._starts[0]
+            if at > self._next:
+                if not (last or self._full or self._certain(now)):
+                    break
+                yield at - self._next
+                self._next = at
+            data = self._parts[0]
+            del self._starts[0], self._parts[0]
+            self._count(-len(data) - SEGMENT_COST)
+            data = data[self._next - at :]
+            if data:
+                self._next += len(data)
+                self._near = self._next
+                self.begun = moved = True
+                yield data
+        if moved:
+            self._waits_since = now if self._starts else None
+            self._acked_at = now if self._acked is not None and self._acked > self._next else None
+        self.over = self.end is not None and self._next >= self.end
+
+    @property
+    def _full(self) -> bool:
+        return self._own > HELD_BYTES or self._held.bytes > self._held.bound
+
+    def _certain(self, now: int) -> bool:
+        """Whether the hole that comes next is one."""
+        if self._acked_at is not None and now - self._acked_at >= SETTLE_NS:
+            return True
+        return self._waits_since is not None and now - self._waits_since >= PATIENCE_NS
+
+    def drop(self) -> None:
+        """Hold nothing any more."""
+        self._count(-self._own)
+        self._starts.clear()
+        self._parts.clear()
