@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from kvwire.trace.captures.flow import SETTLE_NS, Flow, Held
@@ -126,7 +126,7 @@ class Connections:
         if dialler is None or listener is None:
             return False
         first = self._by_isn.setdefault((dialler, listener), found)
-        if first is found or first.closed or first.dialled is None:
+        if first is found or first.closed or first.dialled is None or segment.t_ns - first.last_ns > SETTLE_NS:
             return False
         self._copies[key] = (first, first.dialled != found.dialled)
         del self._open[key]
@@ -154,16 +154,23 @@ class Connections:
     def _hand_on(self, connection: Connection, *, last: bool) -> None:
         talk = connection.talk
         assert talk is not None
-        for side in SIDES:
-            flow = connection.flows[side]
-            for piece in flow.take(self._now, last=last):
-                if isinstance(piece, bytes):
-                    talk.data(side, piece, flow.last_ns)
-                else:
-                    talk.hole(side, piece, flow.last_ns)
-            if flow.over and connection.closing_at is None:
-                connection.closing_at = self._now
-                talk.closing(side, flow.last_ns)
+        moved, heedless = True, False
+        while moved or (last and not heedless):
+            heedless = last and not moved
+            moved = False
+            for side in SIDES:
+                flow, other = connection.flows[side], connection.flows[1 - side]
+                for piece in flow.take(self._now, other, last=last, heedless=heedless):
+                    moved = True
+                    if isinstance(piece, bytes):
+                        talk.data(side, piece, flow.last_ns)
+                    else:
+                        talk.hole(side, piece, flow.last_ns)
+            for side in SIDES:
+                flow = connection.flows[side]
+                if flow.over and connection.closing_at is None:
+                    connection.closing_at = self._now
+                    talk.closing(side, flow.last_ns)
 
     def _end(self, connection: Connection) -> None:
         """Hand on what is left; what comes later is a repetition."""

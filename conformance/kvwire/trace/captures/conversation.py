@@ -8,7 +8,7 @@ import msgspec
 
 from kvwire.trace.captures.connections import SIDES, Connection, Side
 from kvwire.trace.captures.layers import Address, shown
-from kvwire.trace.captures.zmtp import ROW, Command, Foreign, Greeting, Kv, Lost, Message, Reader, Said, Searching
+from kvwire.trace.captures.zmtp import ROW, Command, Foreign, Kv, Lost, Message, Reader, Said, Searching
 
 Role = Literal["live", "replay"]
 """What a connection is for: batches as they are published, or requests for earlier ones and their answers."""
@@ -78,7 +78,6 @@ class Conversation:
         self.role: Role | None = None
         self.publisher: Side = 0
         self.types: list[str] = ["", ""]
-        self.zmtp = False
         self.begun_ns: int | None = None
         """When its publisher said first what it is."""
         self.heard_ns = 0
@@ -152,13 +151,10 @@ class Conversation:
 
     def _said(self, side: Side, said: Said, t_ns: int) -> None:
         match said:
-            case Greeting():
-                self.zmtp = True
             case Command(name="READY"):
                 self._ready(side, said.properties.get("socket-type", b"").decode("ascii", "replace"))
                 self._begin(side, t_ns)
             case Message(frames=frames):
-                self.zmtp = True
                 if self.role is None:
                     self._guess(side, frames)
                 if self.role is not None:

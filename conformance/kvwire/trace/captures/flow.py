@@ -47,6 +47,7 @@ class Flow:
         self.isn: int | None = None
         self.begun = False
         self.end: int | None = None
+        self._end_ack: int | None = None
         self.over = False
         self.last_ns = 0
         self._next: int | None = None
@@ -55,6 +56,8 @@ class Flow:
         self._seen = False
         self._starts: list[int] = []
         self._parts: list[bytes] = []
+        self._acks: list[int | None] = []
+        """What the sender had of the other direction when it sent each part."""
         self._own = 0
         self._held = held
         self._waits_since: int | None = None
@@ -92,8 +95,9 @@ class Flow:
         if segment.flags & (FIN | RST):
             end = at + segment.length
             self.end = end if self.end is None else min(self.end, end)
+            self._end_ack = segment.ack
         if segment.payload:
-            self._hold(at, segment.payload)
+            self._hold(at, segment.payload, segment.ack)
             if self._waits_since is None:
                 self._waits_since = segment.t_ns
 
@@ -107,28 +111,43 @@ class Flow:
         if self._next is not None and self._acked_at is None and self._acked > self._next:
             self._acked_at = t_ns
 
+    def lacks(self, ack: int | None) -> bool:
+        """Whether something that was acknowledged has not been handed on."""
+        known = self._starts[0] if self._next is None and self._starts else self._next
+        if ack is None or known is None:
+            return False
+        at = self._position(ack)
+        return (at if self.end is None else min(at, self.end)) > known  # a FIN takes a number of its own
+
     def _position(self, seq: int) -> int:
         return self._near + (seq - self._near + _HALF) % _WHOLE - _HALF
 
-    def _hold(self, at: int, data: bytes) -> None:
+    def _hold(self, at: int, data: bytes, ack: int | None) -> None:
         if self._next is not None and at + len(data) <= self._next:
             return
         index = bisect.bisect_left(self._starts, at)
         if index < len(self._starts) and self._starts[index] == at:
             if len(self._parts[index]) >= len(data):
                 return
-            self._count(-len(self._parts[index]) - SEGMENT_COST)
-            del self._starts[index], self._parts[index]
+            self._remove(index)
         self._starts.insert(index, at)
         self._parts.insert(index, data)
+        self._acks.insert(index, ack)
         self._count(len(data) + SEGMENT_COST)
+
+    def _remove(self, index: int) -> None:
+        self._count(-len(self._parts[index]) - SEGMENT_COST)
+        del self._starts[index], self._parts[index], self._acks[index]
 
     def _count(self, size: int) -> None:
         self._own += size
         self._held.bytes += size
 
-    def take(self, now: int, *, last: bool = False) -> Iterator[Piece]:
-        """What is in order by now; ``last``: nothing more will come."""
+    def take(self, now: int, other: Flow, *, last: bool = False, heedless: bool = False) -> Iterator[Piece]:
+        """What is in order by now; ``last``: nothing more will come.
+
+        What was sent after something of the ``other`` direction had arrived comes after it, unless ``heedless``.
+        """
         if self._next is None:
             settled = self._waits_since is not None and now - self._waits_since >= SETTLE_NS
             if not self._starts or not (last or settled or self._full):
@@ -142,9 +161,10 @@ class Flow:
                     break
                 yield at - self._next
                 self._next = at
+            if not (heedless or self._full or self._stands(now)) and other.lacks(self._acks[0]):
+                break
             data = self._parts[0]
-            del self._starts[0], self._parts[0]
-            self._count(-len(data) - SEGMENT_COST)
+            self._remove(0)
             data = data[self._next - at :]
             if data:
                 self._next += len(data)
@@ -154,11 +174,16 @@ class Flow:
         if moved:
             self._waits_since = now if self._starts else None
             self._acked_at = now if self._acked is not None and self._acked > self._next else None
-        self.over = self.end is not None and self._next >= self.end
+        ended = self.end is not None and self._next >= self.end
+        self.over = ended and (heedless or not other.lacks(self._end_ack))
 
     @property
     def _full(self) -> bool:
         return self._own > HELD_BYTES or self._held.bytes > self._held.bound
+
+    def _stands(self, now: int) -> bool:
+        """Whether the other direction was awaited long enough."""
+        return self._waits_since is not None and now - self._waits_since >= 2 * SETTLE_NS
 
     def _certain(self, now: int) -> bool:
         """Whether the hole that comes next is one."""
@@ -171,3 +196,4 @@ class Flow:
         self._count(-self._own)
         self._starts.clear()
         self._parts.clear()
+        self._acks.clear()

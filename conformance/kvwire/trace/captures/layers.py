@@ -29,7 +29,7 @@ _SKIPPED = (0, 43, 60, 135, 139, 140)
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """One TCP segment: ``payload`` is what was kept of it, ``length`` how many bytes it had, ``ack`` None without one."""
+    """One TCP segment: ``payload`` is what was kept of it, ``length`` how long it was; ``ack`` is None without one."""
 
     t_ns: int
     source: Address

@@ -52,7 +52,7 @@ def opened(path: Path) -> BinaryIO:
     """
     with path.open("rb") as file:
         packed = file.read(2) == GZIP
-    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
+    return cast("BinaryIO", gzip.open(path)) if packed else path.open("rb")
 
 
 def is_capture(path: Path) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-import msgspec
-
 from kvwire.trace.captures.connections import Side
 from kvwire.trace.captures.conversation import Conversation
 from kvwire.trace.captures.survey import Key, Link, Pass
@@ -70,6 +68,8 @@ class _Client:
     def __init__(self) -> None:
         self.first = ""
         self.asked: list[_Asked] = []
+        self.stray = False
+        """An answer is under way whose request was not seen."""
         self.lost = False
         """What comes can no longer be assigned to a request for certain."""
 
@@ -130,7 +130,6 @@ class Records:
             return
         link, name = found
         if link.role == "replay":
-            self._clients[talk.connection.number] = _Client()
             return
         stream = self._streams[name]
         free = next((slot for slot in stream.slots if slot.free(t_ns)), None)
@@ -145,11 +144,14 @@ class Records:
         if link.role == "live":
             if side == link.publisher:
                 self._live(self._streams[name], talk, frames, t_ns)
-        elif (client := self._clients.get(talk.connection.number)) is not None and not client.lost:
-            if side == link.publisher:
-                self._answer(name, client, frames, t_ns)
-            else:
-                self._request(name, client, frames, t_ns)
+            return
+        client = self._clients.setdefault(talk.connection.number, _Client())
+        if client.lost:
+            return
+        if side == link.publisher:
+            self._answer(name, client, frames, t_ns)
+        else:
+            self._request(name, client, frames, t_ns)
 
     def lost(self, talk: Conversation, side: Side, length: int, t_ns: int, *, exact: bool) -> None:
         """A hole: nobody's fault."""
@@ -240,7 +242,7 @@ class Records:
     def _request(self, name: str, client: _Client, frames: tuple[bytes, ...], t_ns: int) -> None:
         """A request; of one that is malformed it is unknown whether what comes next answers it."""
         start = number_of(frames[1]) if len(frames) == 2 and frames[0] == b"" else None
-        if start is None:
+        if start is None or client.stray:
             self._lose(name, client, t_ns)
             return
         self._asked += 1
@@ -260,10 +262,11 @@ class Records:
 
     def _answer(self, name: str, client: _Client, frames: tuple[bytes, ...], t_ns: int) -> None:
         """A message of an answer: to the oldest request that has no end marker, or the next where numbers fall."""
-        if not client.asked:
-            return
         parts = split_replay(frames)
         marker = parts is not None and parts[1] == END_SEQUENCE
+        if not client.asked:
+            client.stray = not marker
+            return
         number = None if parts is None or marker else number_of(parts[1])
         asked = client.asked[0]
         falls = number is not None and asked.last is not None and number <= asked.last

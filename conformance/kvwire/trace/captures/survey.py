@@ -123,7 +123,7 @@ class Survey:
         self._times: dict[int, list[int]] = {}
         self._ended: dict[int, _Ended] = {}
         self._foreign: dict[str, list[str]] = {}
-        self._talks: Counter[str] = Counter()
+        self._talks = 0
         self._lost: Counter[str] = Counter()
         self._twins = _Twins()
         self._over = Pass(path, told)
@@ -144,12 +144,11 @@ class Survey:
             said = ["it holds no packet", *self.notes]
         elif any(link.role == "replay" for link in self.links.values()):
             said.append("replay sockets are there, and no PUB socket")
-        elif not self._talks["zmtp"]:
-            said.append("no ZMTP was seen in them: capture the publish port, over TCP, with `tcpdump -s 0`")
         elif not self._foreign:
+            count = f"{self._talks:,} connection{'' if self._talks == 1 else 's'}"
             said.append(
-                "the beginning of the connections was not seen, or no message: name the publish port with --port, or "
-                "capture for longer"
+                f"no PUB socket was recognised in {count}: capture the publish port with `tcpdump -s 0`, from before "
+                "subscribers connect or for longer, or name the publish port with --port"
             )
         return "; ".join(said)
 
@@ -180,7 +179,7 @@ class Survey:
 
     def over(self, talk: Conversation, t_ns: int) -> None:
         """The end of both."""
-        self._talks["zmtp" if talk.zmtp else "other"] += 1
+        self._talks += 1
         number = talk.connection.number
         times = self._times.pop(number, None)
         if times is not None and talk.role is not None:
