@@ -49,6 +49,8 @@ class Flow:
         self.end: int | None = None
         self._end_ack: int | None = None
         self.over = False
+        self.absent = False
+        """It was awaited in vain: the capture lacks it, or it is silent."""
         self.last_ns = 0
         self._next: int | None = None
         self._near = 0
@@ -115,7 +117,7 @@ class Flow:
         """Whether something that was acknowledged has not been handed on."""
         known = self._starts[0] if self._next is None and self._starts else self._next
         if ack is None or known is None:
-            return False
+            return ack is not None and not self.absent and self._next is None
         at = self._position(ack)
         return (at if self.end is None else min(at, self.end)) > known  # a FIN takes a number of its own
 
@@ -161,8 +163,10 @@ class Flow:
                     break
                 yield at - self._next
                 self._next = at
-            if not (heedless or self._full or self._stands(now)) and other.lacks(self._acks[0]):
-                break
+            if other.lacks(self._acks[0]):
+                if not (heedless or self._full or self._stands(now)):
+                    break
+                other.absent = True
             data = self._parts[0]
             self._remove(0)
             data = data[self._next - at :]

@@ -87,8 +87,11 @@ class Packets:
         return self._dropped.total()
 
     def __iter__(self) -> Iterator[Packet]:
-        magic = self._file.read(4)
-        if magic[:4] not in _MAGIC:
+        try:
+            magic = self._file.read(4)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CaptureError(f"it cannot be unpacked or read ({error})") from None
+        if magic not in _MAGIC:
             raise CaptureError("neither pcap nor pcapng")
         found = self._pcapng(magic) if magic == SECTION.to_bytes(4, "big") else self._pcap(magic)
         try:
