@@ -36,15 +36,21 @@ def capturing(way: Way, path: Path) -> Iterator[None]:
     """Inside, all of loopback is captured into a file; at the end everything before it stands there."""
     may_capture()
     with _by_tcpdump(path) if way == "tcpdump" else _by_raw_socket(path):
+        _await_mark(path)
         yield
-        last = os.urandom(16)
-        deadline = time.monotonic() + BOUND_S
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mark:
-            mark.bind(("127.0.0.1", 0))
-            mark.sendto(last, mark.getsockname())
-        while last not in path.read_bytes():
-            assert time.monotonic() < deadline, "the capture does not come to its end"
-            time.sleep(0.05)
+        _await_mark(path)
+
+
+def _await_mark(path: Path) -> None:
+    """Send a packet and wait until the capture has it, and so what came before."""
+    mark = os.urandom(16)
+    deadline = time.monotonic() + BOUND_S
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("127.0.0.1", 0))
+        sender.sendto(mark, sender.getsockname())
+    while mark not in path.read_bytes():
+        assert time.monotonic() < deadline, "the capture does not show a packet that was sent"
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -55,7 +61,8 @@ def _by_tcpdump(path: Path) -> Iterator[None]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            assert "listening on" in process.stderr.readline() + process.stderr.readline()
+            said = next((line for line in process.stderr if "listening on" in line), None)
+            assert said is not None, "tcpdump ended by itself"
             yield
         finally:
             process.send_signal(signal.SIGINT)

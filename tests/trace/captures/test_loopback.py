@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from tests.kit.capturing import Way, capturing, may_capture
 from tests.kit.runs import judged
@@ -73,8 +72,10 @@ def test_a_capture_of_a_run_and_its_recording_hold_the_same_and_get_the_same_ver
     ports = [int(place.rpartition(":")[2]) for place in (publisher.endpoint, publisher.replay_endpoint)]
     capture = read(path, Told(ports={ports[0]: ports[1]}, topic="kv-events"))
 
-    assert by_source(capture, "live-") == by_source(recording, "live-")
-    assert len(by_source(capture, "live-")) == len(LIVE)
+    heard, seen_live = by_source(recording, "live-"), by_source(capture, "live-")
+    assert len(seen_live) == len(heard) == len(LIVE)
+    for mine in heard:  # what was on its way when the witnesses left is in packets only
+        assert mine in {other[: len(mine)] for other in seen_live}
     ended = {record.detail.client for record in recording.records if isinstance(record.detail, ReplayDone)}
     assert ended
     answers = {answer for answer in by_source(recording, "replay-") if answer[0][1] or len(answer) > 1}
@@ -90,4 +91,3 @@ def test_a_capture_of_a_run_and_its_recording_hold_the_same_and_get_the_same_ver
         key: known[key] for key in known if key not in MALFORMED
     }
     assert Verdict.PASS in (seen["KVW-REP-008"], seen["KVW-RES-002"])
-    assert msgspec.structs.asdict(capture)["interrupted"] is False

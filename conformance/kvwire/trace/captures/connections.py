@@ -68,11 +68,18 @@ class Connections:
         self._open: OrderedDict[tuple[Address, Address], Connection] = OrderedDict()
         self._copies: dict[tuple[Address, Address], tuple[Connection, bool]] = {}
         self._by_isn: dict[tuple[int, int], Connection] = {}
+        self._waiting: dict[int, Connection] = {}
+        """Those that hold bytes back, or are about to end."""
         self._now = 0
+        self._looked = 0
 
     def feed(self, segment: Segment) -> None:
         """Take the next segment of the capture."""
         self._now = max(self._now, segment.t_ns)
+        if self._now - self._looked >= SETTLE_NS // 4:
+            self._looked = self._now
+            for connection in list(self._waiting.values()):
+                self._go_on(connection)
         ends = (segment.source, segment.target)
         key = ends if ends[0] <= ends[1] else (ends[1], ends[0])
         if key in self._copies:
@@ -131,6 +138,7 @@ class Connections:
         self._copies[key] = (first, first.dialled != found.dialled)
         del self._open[key]
         found.closed = True
+        self._waiting.pop(found.number, None)
         for flow in found.flows:
             flow.drop()
         return True
@@ -144,9 +152,18 @@ class Connections:
         connection.reset = connection.reset or bool(segment.flags & RST)
         if segment.ack is not None:
             other.acknowledged(segment.ack, segment.t_ns)
+        self._go_on(connection)
+
+    def _go_on(self, connection: Connection) -> None:
+        """Hand on what time has made certain."""
         self._hand_on(connection, last=False)
         if connection.closing_at is None:
+            if any(flow.waits for flow in connection.flows):
+                self._waiting[connection.number] = connection
+            else:
+                self._waiting.pop(connection.number, None)
             return
+        self._waiting[connection.number] = connection
         both = all(flow.over for flow in connection.flows)
         if both or connection.reset or self._now - connection.closing_at >= SETTLE_NS:
             self._end(connection)
@@ -167,8 +184,8 @@ class Connections:
                     else:
                         talk.hole(side, piece, flow.last_ns)
             for side in SIDES:
-                flow = connection.flows[side]
-                if flow.over and connection.closing_at is None:
+                flow, other = connection.flows[side], connection.flows[1 - side]
+                if flow.over and connection.closing_at is None and not flow.answers_end(other):
                     connection.closing_at = self._now
                     talk.closing(side, flow.last_ns)
 
@@ -179,6 +196,7 @@ class Connections:
         for flow in connection.flows:
             flow.drop()
         connection.closed = True
+        self._waiting.pop(connection.number, None)
         connection.talk.over(connection.last_ns)
 
     def _let_go(self, key: tuple[Address, Address]) -> None:

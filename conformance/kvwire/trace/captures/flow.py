@@ -71,6 +71,11 @@ class Flow:
         """Whether it was seen from its beginning."""
         return self.isn is not None
 
+    @property
+    def waits(self) -> bool:
+        """Whether bytes are held back."""
+        return bool(self._starts)
+
     def follows(self, isn: int) -> bool:
         """Whether a SYN with this number can be that of this direction."""
         if self.isn is not None:
@@ -184,6 +189,10 @@ class Flow:
     @property
     def _full(self) -> bool:
         return self._own > HELD_BYTES or self._held.bytes > self._held.bound
+
+    def answers_end(self, other: Flow) -> bool:
+        """Whether its end was said after that of the other direction had arrived."""
+        return self._end_ack is not None and other.end is not None and other._position(self._end_ack) > other.end
 
     def _stands(self, now: int) -> bool:
         """Whether the other direction was awaited long enough."""

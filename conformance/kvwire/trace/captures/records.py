@@ -50,6 +50,12 @@ class _Stream:
         self.name = name
         self.slots = [_Slot(source) for source in LIVE]
 
+    def room(self, t_ns: int) -> _Slot | None:
+        """The witness whose place a connection may take; None for one whose packets come late: others have gone on."""
+        if t_ns < max(slot.heard_ns for slot in self.slots):
+            return None
+        return next((slot for slot in self.slots if slot.free(t_ns)), None)
+
 
 class _Asked:
     """One replay request that is being answered."""
@@ -132,7 +138,7 @@ class Records:
         if link.role == "replay":
             return
         stream = self._streams[name]
-        free = next((slot for slot in stream.slots if slot.free(t_ns)), None)
+        free = stream.room(t_ns)
         if free is not None:
             self._hear(stream, free, talk, t_ns)
 
@@ -223,7 +229,7 @@ class Records:
     def _live(self, stream: _Stream, talk: Conversation, frames: tuple[bytes, ...], t_ns: int) -> None:
         slot = self._slot(talk, stream.name)
         if slot is None:
-            slot = next((slot for slot in stream.slots if slot.free(t_ns)), None)
+            slot = stream.room(t_ns)
             if slot is None:
                 return  # a copy more than there are witnesses
             self._hear(stream, slot, talk, t_ns, behind=(talk.begun_ns or 0) <= slot.heard_ns)
