@@ -10,7 +10,8 @@ import pytest
 from tests.kit.runs import judged, replayed
 from tests.packaging.test_tree import FORBIDDEN
 
-from kvwire.judges.verdict import Verdict
+from kvwire import cli
+from kvwire.judges.verdict import Exit, Verdict
 from kvwire.trace.captures.capture import read
 from kvwire.trace.marks import CaptureGap, CaptureNote, ReplayDone, ReplayRequest
 from kvwire.trace.records import Trace
@@ -77,7 +78,20 @@ def test_a_capture_that_lost_packets_is_read_as_far_as_it_goes_and_nobody_is_bla
     result = judged(trace)
     assert [(one.batches, one.incarnations) for one in result.streams] == [(63, 2)]
     assert {hole.attribution for hole in result.holes} <= {"transport"}
-    assert [notice.what for notice in result.notices] == ["connection-back", "capture"]
+    assert [notice.what for notice in result.notices] == ["connection-back", "connection-back", "capture"]
+
+
+def test_the_command_line_takes_a_capture_as_it_takes_a_recording(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = DATA / "vllm-0.33.0.pcap.gz"
+    results = []
+    for command in (["judge", str(path)], ["check", f"trace:{path}"], ["judge", str(path), "--port", "5557:5657"]):
+        assert cli.run([*command, "--json", str(tmp_path / "result.json")]) == Exit.CONFORMANT
+        results.append((tmp_path / "result.json").read_bytes())
+        assert "conformant as far as this level shows; edition 1, profile replay, passive" in capsys.readouterr().out
+    assert len(set(results)) == 1
+    assert cli.run(["judge", str(path), "--topic", "other", "--only", "ENV"]) == Exit.NOT_CONFORMANT
 
 
 @pytest.mark.parametrize("name", ["vllm-0.33.0.pcap.gz", "reference.pcapng.gz"])

@@ -122,7 +122,7 @@ class Survey:
         self.first_ns: int | None = None
         self._times: dict[int, list[int]] = {}
         self._ended: dict[int, _Ended] = {}
-        self._foreign: dict[str, list[str]] = {}
+        self._foreign: dict[str, dict[str, None]] = {}
         self._talks = 0
         self._lost: Counter[str] = Counter()
         self._twins = _Twins()
@@ -172,7 +172,7 @@ class Survey:
     def foreign(self, talk: Conversation, side: Side, why: str, t_ns: int) -> None:
         """Something else than ZMTP 3 with NULL."""
         if why:
-            self._foreign.setdefault(why, []).append(talk.name)
+            self._foreign.setdefault(why, {})[talk.name] = None
 
     def closing(self, talk: Conversation, side: Side, t_ns: int) -> None:
         """An end."""
@@ -222,7 +222,7 @@ class Survey:
         for link, count in sorted(over.layers.links.items()):
             yield f"{count:,} packets of link type {link} are not read: Ethernet, Linux cooked, loopback and raw IP are"
         for why, names in self._foreign.items():
-            several = list(dict.fromkeys(names))
+            several = list(names)
             more = f" and {len(several) - NAMED} more" if len(several) > NAMED else ""
             yield f"{', '.join(several[:NAMED])}{more}: {why}"
         holes = self._lost.total()
