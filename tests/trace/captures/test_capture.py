@@ -574,12 +574,13 @@ def test_records_come_one_by_one_and_the_file_is_not_held(tmp_path: Path) -> Non
     talk = published([0])
     for number in range(1, 200):
         talk.down(live(number, payload(stored([number], size=2000), ts=T0 + number)))
-    path = written(tmp_path, talk)
+    tenths = [msgspec.structs.replace(piece, t_ns=T0_NS + at * 10**8) for at, piece in enumerate(talk.pieces)]
+    path = written(tmp_path, tenths)
     _, records = open_capture(path)
     first = next(records)
     path.write_bytes(b"")  # what was not read yet is gone
     assert first.detail is not None
-    assert sum(record.frames is not None for record in records) < 200
+    assert sum(record.frames is not None for record in records) < 150
 
 
 def test_a_syn_that_is_repeated_is_no_new_connection(tmp_path: Path) -> None:

@@ -179,10 +179,10 @@ class Connections:
                 flow, other = connection.flows[side], connection.flows[1 - side]
                 for piece in flow.take(self._now, other, last=last, heedless=heedless):
                     moved = True
-                    if isinstance(piece, bytes):
-                        talk.data(side, piece, flow.last_ns)
+                    if piece.hole:
+                        talk.hole(side, piece.hole, piece.t_ns)
                     else:
-                        talk.hole(side, piece, flow.last_ns)
+                        talk.data(side, piece.data, piece.t_ns)
             for side in SIDES:
                 flow, other = connection.flows[side], connection.flows[1 - side]
                 if flow.over and connection.closing_at is None and not flow.answers_end(other):
@@ -197,7 +197,7 @@ class Connections:
             flow.drop()
         connection.closed = True
         self._waiting.pop(connection.number, None)
-        connection.talk.over(connection.last_ns)
+        connection.talk.over(self._now)
 
     def _let_go(self, key: tuple[Address, Address]) -> None:
         connection = self._open.pop(key)

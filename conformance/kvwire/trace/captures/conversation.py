@@ -82,6 +82,8 @@ class Conversation:
         """When its publisher said first what it is."""
         self.heard_ns = 0
         """When the publisher sent something last."""
+        self._clock = 0
+        """Times of a connection never fall: what comes behind a repeated packet is as late as it."""
         self._desk = desk
         self._told = told
         self._searching = searching
@@ -113,6 +115,7 @@ class Conversation:
 
     def data(self, side: Side, data: bytes, t_ns: int) -> None:
         """Bytes of a side."""
+        t_ns = self._at(t_ns)
         if side == self.publisher:
             self.heard_ns = t_ns
         for said in self._reader(side).feed(data):
@@ -122,18 +125,23 @@ class Conversation:
         """Bytes of a side are missing."""
         for said in self._reader(side).lost(length):
             if isinstance(said, Lost):
-                self._desk.lost(self, side, length, t_ns, exact=said.exact)
+                self._desk.lost(self, side, length, self._at(t_ns), exact=said.exact)
 
     def closing(self, side: Side, t_ns: int) -> None:
         """A side ends."""
-        self._desk.closing(self, side, t_ns)
+        self._desk.closing(self, side, self._at(t_ns))
 
     def over(self, t_ns: int) -> None:
         """Both have ended, or the capture has."""
+        t_ns = self._at(t_ns)
         for side in SIDES:
             for said in self._reader(side).close():
                 self._said(side, said, t_ns)
         self._desk.over(self, t_ns)
+
+    def _at(self, t_ns: int) -> int:
+        self._clock = max(self._clock, t_ns)
+        return self._clock
 
     def _reader(self, side: Side) -> Reader:
         reader = self._readers[side]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kvwire.trace.captures.layers import FIN, RST, SYN, Segment
 
@@ -23,8 +24,21 @@ SEGMENT_COST = 128
 """What a held segment takes beside its bytes, roughly."""
 _HALF, _WHOLE = 1 << 31, 1 << 32
 
-Piece = bytes | int
-"""Bytes in order, or the length of a hole."""
+
+class Part(NamedTuple):
+    """The bytes of a segment, when it was captured, and what its sender had of the other direction, if it said so."""
+
+    data: bytes
+    t_ns: int
+    ack: int | None
+
+
+class Piece(NamedTuple):
+    """Bytes in order, or the length of a hole before what was captured at ``t_ns``."""
+
+    t_ns: int
+    data: bytes = b""
+    hole: int = 0
 
 
 class Held:
@@ -57,9 +71,7 @@ class Flow:
         """A position near which sequence numbers are taken to be."""
         self._seen = False
         self._starts: list[int] = []
-        self._parts: list[bytes] = []
-        self._acks: list[int | None] = []
-        """What the sender had of the other direction when it sent each part."""
+        self._parts: list[Part] = []
         self._own = 0
         self._held = held
         self._waits_since: int | None = None
@@ -104,7 +116,7 @@ class Flow:
             self.end = end if self.end is None else min(self.end, end)
             self._end_ack = segment.ack
         if segment.payload:
-            self._hold(at, segment.payload, segment.ack)
+            self._hold(at, Part(segment.payload, segment.t_ns, segment.ack))
             if self._waits_since is None:
                 self._waits_since = segment.t_ns
 
@@ -129,22 +141,21 @@ class Flow:
     def _position(self, seq: int) -> int:
         return self._near + (seq - self._near + _HALF) % _WHOLE - _HALF
 
-    def _hold(self, at: int, data: bytes, ack: int | None) -> None:
-        if self._next is not None and at + len(data) <= self._next:
+    def _hold(self, at: int, part: Part) -> None:
+        if self._next is not None and at + len(part.data) <= self._next:
             return
         index = bisect.bisect_left(self._starts, at)
         if index < len(self._starts) and self._starts[index] == at:
-            if len(self._parts[index]) >= len(data):
+            if len(self._parts[index].data) >= len(part.data):
                 return
             self._remove(index)
         self._starts.insert(index, at)
-        self._parts.insert(index, data)
-        self._acks.insert(index, ack)
-        self._count(len(data) + SEGMENT_COST)
+        self._parts.insert(index, part)
+        self._count(len(part.data) + SEGMENT_COST)
 
     def _remove(self, index: int) -> None:
-        self._count(-len(self._parts[index]) - SEGMENT_COST)
-        del self._starts[index], self._parts[index], self._acks[index]
+        self._count(-len(self._parts[index].data) - SEGMENT_COST)
+        del self._starts[index], self._parts[index]
 
     def _count(self, size: int) -> None:
         self._own += size
@@ -166,20 +177,20 @@ class Flow:
             if at > self._next:
                 if not (last or self._full or self._certain(now)):
                     break
-                yield at - self._next
+                yield Piece(self._parts[0].t_ns, hole=at - self._next)
                 self._next = at
-            if other.lacks(self._acks[0]):
+            if other.lacks(self._parts[0].ack):
                 if not (heedless or self._full or self._stands(now)):
                     break
                 other.absent = True
-            data = self._parts[0]
+            part = self._parts[0]
             self._remove(0)
-            data = data[self._next - at :]
+            data = part.data[self._next - at :]
             if data:
                 self._next += len(data)
                 self._near = self._next
                 self.begun = moved = True
-                yield data
+                yield Piece(part.t_ns, data)
         if moved:
             self._waits_since = now if self._starts else None
             self._acked_at = now if self._acked is not None and self._acked > self._next else None
@@ -209,4 +220,3 @@ class Flow:
         self._count(-self._own)
         self._starts.clear()
         self._parts.clear()
-        self._acks.clear()

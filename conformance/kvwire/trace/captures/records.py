@@ -5,21 +5,75 @@ Of the connections that carry one stream two at a time are its witnesses; where 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import heapq
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from kvwire.trace.captures.connections import Side
 from kvwire.trace.captures.conversation import Conversation
+from kvwire.trace.captures.flow import ALL_HELD_BYTES, SEGMENT_COST, SETTLE_NS
 from kvwire.trace.captures.survey import Key, Link, Pass
 from kvwire.trace.detail import Detail, SocketEvent
 from kvwire.trace.marks import WELL_FORMED, CaptureGap, CaptureNote, ReplayDone, ReplayRequest
 from kvwire.trace.records import LIVE, Record, Source
 from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
 
+WINDOW_NS = 4 * SETTLE_NS
+"""How much later than its packets something can be known."""
 STALE_NS = 10_000_000_000
 """For how long a witness's publisher may send nothing while another connection brings messages."""
 
 Outcome = Literal["marker", "disconnected", "over", "overtaken"]
+
+
+class _Queue:
+    """What connections bring, in the order of its packets: that of one can be known later than that of another."""
+
+    def __init__(self, desk: Records) -> None:
+        self.desk = desk
+        self.passed = -1
+        """Everything up to this time was handed on."""
+        self._count = 0
+        self._bytes = 0
+        self._waiting: list[tuple[int, int, int, Callable[[], None]]] = []
+
+    def drain(self, until: int) -> None:
+        """Hand on what happened up to a time, and what is more than is held."""
+        while self._waiting and (self._waiting[0][0] <= until or self._bytes > ALL_HELD_BYTES):
+            t_ns, _, size, act = heapq.heappop(self._waiting)
+            self._bytes -= size
+            self.passed = max(self.passed, t_ns)
+            act()
+
+    def _put(self, t_ns: int, act: Callable[[], None], size: int = 0) -> None:
+        self._count += 1
+        self._bytes += size + SEGMENT_COST
+        heapq.heappush(self._waiting, (t_ns, self._count, size + SEGMENT_COST, act))
+
+    def begun(self, talk: Conversation, t_ns: int) -> None:
+        """As the desk."""
+        self._put(t_ns, lambda: self.desk.begun(talk, t_ns))
+
+    def message(self, talk: Conversation, side: Side, frames: tuple[bytes, ...], t_ns: int) -> None:
+        """As the desk."""
+        late = t_ns < self.passed
+        self._put(t_ns, lambda: self.desk.message(talk, side, frames, t_ns, late=late), sum(map(len, frames)))
+
+    def lost(self, talk: Conversation, side: Side, length: int, t_ns: int, *, exact: bool) -> None:
+        """As the desk."""
+        self._put(t_ns, lambda: self.desk.lost(talk, side, length, t_ns, exact=exact))
+
+    def foreign(self, talk: Conversation, side: Side, why: str, t_ns: int) -> None:
+        """As the desk."""
+        self._put(t_ns, lambda: self.desk.foreign(talk, side, why, t_ns))
+
+    def closing(self, talk: Conversation, side: Side, t_ns: int) -> None:
+        """As the desk."""
+        self._put(t_ns, lambda: self.desk.closing(talk, side, t_ns))
+
+    def over(self, talk: Conversation, t_ns: int) -> None:
+        """As the desk."""
+        self._put(t_ns, lambda: self.desk.over(talk, t_ns))
 
 
 class _Slot:
@@ -51,10 +105,8 @@ class _Stream:
         self.slots = [_Slot(source) for source in LIVE]
 
     def room(self, t_ns: int) -> _Slot | None:
-        """The witness whose place a connection may take; None for one whose packets come late: others have gone on."""
-        if t_ns < max(slot.heard_ns for slot in self.slots):
-            return None
-        return next((slot for slot in self.slots if slot.free(t_ns)), None)
+        """The witness whose place a connection may take, but for one that has heard later packets."""
+        return next((slot for slot in self.slots if slot.free(t_ns) and slot.heard_ns <= t_ns), None)
 
 
 class _Asked:
@@ -102,13 +154,17 @@ class Records:
 
     def __iter__(self) -> Iterator[Record]:
         begun = False
-        for _ in self._pass.run(self, self._prepare):
+        queue = _Queue(self)
+        for _ in self._pass.run(queue, self._prepare):
             if not begun:
                 begun = True
                 yield from (self._record(self._pass.now, "", CaptureNote(text=text)) for text in self._notes)
+            queue.drain(self._pass.now - WINDOW_NS)
             if self._out:
                 yield from self._out
                 self._out.clear()
+        queue.drain(self._pass.now + WINDOW_NS)
+        yield from self._out
 
     def _prepare(self, talk: Conversation) -> None:
         link = self._links.get(talk.connection.number)
@@ -142,8 +198,10 @@ class Records:
         if free is not None:
             self._hear(stream, free, talk, t_ns)
 
-    def message(self, talk: Conversation, side: Side, frames: tuple[bytes, ...], t_ns: int) -> None:
-        """A message of a peer."""
+    def message(
+        self, talk: Conversation, side: Side, frames: tuple[bytes, ...], t_ns: int, *, late: bool = False
+    ) -> None:
+        """A message of a peer; ``late``: others have gone on, and what was asked when is unknown."""
         if (found := self._of(talk)) is None:
             return
         link, name = found
@@ -152,6 +210,8 @@ class Records:
                 self._live(self._streams[name], talk, frames, t_ns)
             return
         client = self._clients.setdefault(talk.connection.number, _Client())
+        if late:
+            self._lose(name, client, t_ns)
         if client.lost:
             return
         if side == link.publisher:

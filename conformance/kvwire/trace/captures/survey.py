@@ -86,7 +86,7 @@ class Pass:
             with opened(self.path) as file:
                 packets = Packets(file)
                 for packet in packets:
-                    self.now = packet.t_ns
+                    self.now = max(self.now, packet.t_ns)
                     segment = self.layers.segment(packet)
                     if segment is not None:
                         connections.feed(segment)
