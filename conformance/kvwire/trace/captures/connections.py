@@ -181,7 +181,7 @@ class Connections:
                     moved = True
                     if piece.hole:
                         talk.hole(side, piece.hole, piece.t_ns)
-                    else:
+                    elif piece.data:
                         talk.data(side, piece.data, piece.t_ns)
             for side in SIDES:
                 flow, other = connection.flows[side], connection.flows[1 - side]

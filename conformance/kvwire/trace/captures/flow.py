@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Bytes in order, or the length of a hole before what was captured at ``t_ns``."""
+    """Bytes in order, or the length of a hole before what was captured at ``t_ns``, or neither."""
 
     t_ns: int
     data: bytes = b""
@@ -63,6 +63,8 @@ class Flow:
         self.end: int | None = None
         self._end_ack: int | None = None
         self.over = False
+        self._conceded = 0
+        """Up to here it was acknowledged, and awaited in vain."""
         self.absent = False
         """It was awaited in vain: the capture lacks it, or it is silent."""
         self.last_ns = 0
@@ -138,6 +140,17 @@ class Flow:
         at = self._position(ack)
         return (at if self.end is None else min(at, self.end)) > known  # a FIN takes a number of its own
 
+    def concede(self, ack: int | None) -> bool:
+        """What was acknowledged and awaited in vain is missing; whether that is to be said yet."""
+        if ack is None or self._next is None:
+            self.absent = True
+            return False
+        if self._starts:
+            return False
+        at = self._position(ack)
+        self._conceded = at if self.end is None else min(at, self.end)
+        return self._conceded > self._next
+
     def _position(self, seq: int) -> int:
         return self._near + (seq - self._near + _HALF) % _WHOLE - _HALF
 
@@ -172,6 +185,9 @@ class Flow:
                 return
             self._next = self._starts[0]
         moved = False
+        if not self._starts and self._conceded > self._next:
+            yield Piece(self.last_ns, hole=self._conceded - self._next)
+            self._next = self._conceded
         while self._starts:
             at = self._starts[0]
             if at > self._next:
@@ -182,7 +198,9 @@ class Flow:
             if other.lacks(self._parts[0].ack):
                 if not (heedless or self._full or self._stands(now)):
                     break
-                other.absent = True
+                if other.concede(self._parts[0].ack):
+                    yield Piece(self._parts[0].t_ns)  # the other direction says first what it lacks
+                    break
             part = self._parts[0]
             self._remove(0)
             data = part.data[self._next - at :]
