@@ -38,7 +38,7 @@ class Connection:
     ``number`` counts the connections of a capture, so that two passes over it find the same.
     """
 
-    def __init__(self, number: int, ends: tuple[Address, Address], held: Held) -> None:
+    def __init__(self, number: int, ends: tuple[Address, Address], held: Held, first_ns: int) -> None:
         self.number = number
         self.ends = ends
         self.flows = (Flow(held), Flow(held))
@@ -47,6 +47,7 @@ class Connection:
         self.closed = False
         self.closing_at: int | None = None
         self.reset = False
+        self.first_ns = first_ns
         self.last_ns = 0
 
     def side_of(self, address: Address) -> Side:
@@ -115,7 +116,7 @@ class Connections:
     def _new(self, key: tuple[Address, Address]) -> Connection:
         if len(self._open) >= CONNECTIONS:
             self._let_go(next(iter(self._open)))
-        connection = Connection(self.count, key, self._held)
+        connection = Connection(self.count, key, self._held, self._now)
         self.count += 1
         connection.talk = self._start(connection)
         self._open[key] = connection

@@ -63,7 +63,7 @@ class Flow:
         self.end: int | None = None
         self._end_ack: int | None = None
         self.over = False
-        self._conceded = 0
+        self._conceded = self._conceded_ns = 0
         """Up to here it was acknowledged, and awaited in vain."""
         self.absent = False
         """It was awaited in vain: the capture lacks it, or it is silent."""
@@ -140,14 +140,15 @@ class Flow:
         at = self._position(ack)
         return (at if self.end is None else min(at, self.end)) > known  # a FIN takes a number of its own
 
-    def concede(self, ack: int | None) -> bool:
+    def concede(self, part: Part) -> bool:
         """What was acknowledged and awaited in vain is missing; whether that is to be said yet."""
-        if ack is None or self._next is None:
+        if part.ack is None or self._next is None:
             self.absent = True
             return False
         if self._starts:
             return False
-        at = self._position(ack)
+        at = self._position(part.ack)
+        self._conceded_ns = part.t_ns
         self._conceded = at if self.end is None else min(at, self.end)
         return self._conceded > self._next
 
@@ -186,7 +187,7 @@ class Flow:
             self._next = self._starts[0]
         moved = False
         if not self._starts and self._conceded > self._next:
-            yield Piece(self.last_ns, hole=self._conceded - self._next)
+            yield Piece(self._conceded_ns, hole=self._conceded - self._next)
             self._next = self._conceded
         while self._starts:
             at = self._starts[0]
@@ -198,7 +199,7 @@ class Flow:
             if other.lacks(self._parts[0].ack):
                 if not (heedless or self._full or self._stands(now)):
                     break
-                if other.concede(self._parts[0].ack):
+                if other.concede(self._parts[0]):
                     yield Piece(self._parts[0].t_ns)  # the other direction says first what it lacks
                     break
             part = self._parts[0]

@@ -89,8 +89,6 @@ class _Slot:
         """The subscriber of the connection has said its last."""
         self.newest = -1
         self.heard_ns = -1
-        self.behind = False
-        """The connection may bring again what was heard over another one."""
 
     def free(self, t_ns: int) -> bool:
         """Whether another connection may take its place."""
@@ -195,7 +193,7 @@ class Records:
             return
         stream = self._streams[name]
         free = stream.room(t_ns)
-        if free is not None:
+        if free is not None and free.heard_ns < talk.connection.first_ns:
             self._hear(stream, free, talk, t_ns)
 
     def message(
@@ -279,24 +277,24 @@ class Records:
             self._note(t_ns, name, SocketEvent(event="DISCONNECTED", of=slot.source), slot.handshakes)
         slot.down = True
 
-    def _hear(self, stream: _Stream, slot: _Slot, talk: Conversation, t_ns: int, *, behind: bool = False) -> None:
+    def _hear(self, stream: _Stream, slot: _Slot, talk: Conversation, t_ns: int) -> None:
         self._down(stream.name, slot, t_ns)
         slot.handshakes += 1
         slot.down = slot.leaving = False
-        slot.talk, slot.behind = talk, behind
+        slot.talk = talk
         self._note(t_ns, stream.name, SocketEvent(event="HANDSHAKE_SUCCEEDED", of=slot.source), slot.handshakes)
 
     def _live(self, stream: _Stream, talk: Conversation, frames: tuple[bytes, ...], t_ns: int) -> None:
+        parts = split_live(frames)
         slot = self._slot(talk, stream.name)
         if slot is None:
             slot = stream.room(t_ns)
             if slot is None:
                 return  # a copy more than there are witnesses
-            self._hear(stream, slot, talk, t_ns, behind=(talk.begun_ns or 0) <= slot.heard_ns)
-        if (parts := split_live(frames)) is not None:
-            if slot.behind and parts[0] <= slot.newest:
-                return
-            slot.behind = False
+            if talk.connection.first_ns <= slot.heard_ns and (parts is None or parts[0] <= slot.newest):
+                return  # heard over the connection whose place it takes
+            self._hear(stream, slot, talk, t_ns)
+        if parts is not None:
             slot.newest = parts[0]
         slot.heard_ns = t_ns
         self._out.append(
