@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.kit.runs import at_levels, dumped, judged, recorded, replayed, spoken
 from tests.kit.stories import Story
 
-from kvwire.cli import main
+from kvwire.cli.root import main
 from kvwire.peers.honest.catalog import HONEST, problems
 from kvwire.peers.honest.mark import HonestError, declared, honest
 from kvwire.selftest import honest as quiet

@@ -28,6 +28,8 @@ from kvwire.report.faces import Format, face, print_to
 from kvwire.standard import registry
 from kvwire.standard.registry import Profile, UnknownNameError
 from kvwire.trace import files
+from kvwire.trace.captures import capture
+from kvwire.trace.captures.capture import Told
 from kvwire.trace.records import Trace, TraceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -276,8 +278,18 @@ def check(
 @click.command("judge")
 @click.argument("file", type=_FILE)
 @_judging
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    metavar="PORT[:REPLAY]",
+    help="Of a packet capture: a publish port, and its replay port; nothing else is read then. Repeatable.",
+)
+@click.option("--topic", help="Of a packet capture: the topic that the publisher declares.")
 def judge_command(
     file: Path,
+    ports: tuple[str, ...],
+    topic: str | None,
     json: Path | None,
     html: Path | None,
     junit: Path | None,
@@ -294,7 +306,12 @@ def judge_command(
 ) -> int:
     """Judge a recorded run again: the same trace gets the same verdicts.
 
-    Exit codes are those of `kvwire check`.
+    FILE is what `kvwire check --record` wrote, or a packet capture (pcap, pcapng) of a publisher's ports:
+    `tcpdump -s 0 -w kv.pcap port 5557`. A capture is judged passively; replay that others asked for is judged
+    where it was seen. Publish and replay ports are found by what is spoken there; name them with --port where a
+    capture began in the middle of connections and too little shows it. See docs/captures.md.
+
+    Exit codes are those of `kvwire check`; a file that is neither is 2.
     """
     written: dict[Format, Path | None] = {
         "json": json,
@@ -303,12 +320,30 @@ def judge_command(
         "markdown": markdown,
         "badge": badge,
     }
-    return _judge(file, _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose))
+    asked = _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
+    return _judge(file, asked, Told(ports=dict(map(_port, ports)), topic=topic))
 
 
-def _judge(file: Path, asked: _Asked) -> int:
+def _port(text: str) -> tuple[int, int | None]:
+    """A publish port and its replay port."""
+    publish, _, replay = text.partition(":")
     try:
-        recorded = files.read(file)
+        found = (int(publish), int(replay) if replay else None)
+    except ValueError:
+        found = (0, None)
+    if not all(0 < port < 2**16 for port in found if port is not None):
+        raise click.UsageError(f"--port {text}: a port is a number from 1 to 65535, as in 5557 or 5557:5657")
+    return found
+
+
+def _judge(file: Path, asked: _Asked, told: Told | None = None) -> int:
+    try:
+        if capture.is_capture(file):
+            recorded = capture.read(file, told)
+        elif told is not None and (told.ports or told.topic is not None):
+            raise click.UsageError(f"{file} is no packet capture: --port and --topic say nothing of it")
+        else:
+            recorded = files.read(file)
     except TraceError as error:
         raise click.UsageError(str(error)) from None
     return _finish(recorded, asked)

@@ -12,8 +12,8 @@ from kvwire.history.senders import senders
 from kvwire.trace.calls import CacheCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import fell_silent
-from kvwire.trace.marks import AttackBegins, ProcessExit
-from kvwire.trace.records import Record, Records, Trace
+from kvwire.trace.marks import AttackBegins, CaptureNote, ProcessExit
+from kvwire.trace.records import Record, Records, Trace, told
 
 ADAPTED = ("exec:", "reference:", "mutant:")
 """Targets whose publishers the harness stops and starts itself."""
@@ -81,6 +81,7 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     found += _interleaved(judged, trace, clock)
     found += _twins(judged)
     found += _refused(trace, clock)
+    found += (Notice(what="capture", text=note.text) for _, note in told(enumerate(trace.records), CaptureNote))
     return tuple(found)
 
 

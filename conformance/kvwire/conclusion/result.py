@@ -103,6 +103,7 @@ What = Literal[
     "one-rank",
     "several-senders",
     "refused",
+    "capture",
 ]
 """What a notice is about: the closed list."""
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kvwire.trace.calls import REPLACING
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import ReplayRequest, Trouble
+from kvwire.trace.marks import CaptureGap, ReplayRequest, Trouble
 from kvwire.trace.records import LIVE, Record
 from kvwire.wire.framing import END_NUMBER, END_SEQUENCE, number_of, split_live, split_replay
 
@@ -140,7 +140,9 @@ class _Witness:
 
 
 class Collected:
-    """Every run of a stream, and the records at which connections ended, were replaced, or the harness had trouble."""
+    """Every run of a stream, and the records at which connections ended, were replaced, the harness had trouble, or the
+    capture lacks packets (``missed``).
+    """
 
     def __init__(self, records: Iterable[tuple[int, Record]]) -> None:
         self.answers: dict[str, AnswerRun] = {}
@@ -152,6 +154,7 @@ class Collected:
         from another.
         """
         self._number: dict[bytes, int] = {}
+        self.missed: list[int] = []
         self._witnesses = {str(source): _Witness(source) for source in LIVE}
         for index, record in records:
             self._take(index, record)
@@ -178,6 +181,8 @@ class Collected:
                     self.breaks.append(ended)
             case Trouble():
                 self.troubles.append(index)
+            case CaptureGap():
+                self.missed.append(index)
             case ReplayRequest() as asked:
                 self.answers[asked.client] = AnswerRun(asked.client, index, asked.number)
             case detail if isinstance(detail, REPLACING):

@@ -344,6 +344,27 @@ class Trouble(Detail, frozen=True, kw_only=True):
     code: int | None = None
 
 
+class CaptureGap(Detail, frozen=True, kw_only=True):
+    """Packets are missing in the capture that the trace was made from: bytes of what the witness ``of`` was sent.
+
+    ``exact``: they lay in one message, which alone is missing; else nothing tells how many messages are.
+    """
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "capture-gap"
+    of: str
+    bytes: int
+    exact: bool
+
+
+class CaptureNote(Detail, frozen=True, kw_only=True):
+    """What a reader must know of the capture that the trace was made from."""
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "capture-note"
+    text: str
+
+
 class ProbeMark(Detail, frozen=True, kw_only=True):
     """A probe begins or ends; what stands between the two was recorded during it, on whatever stream."""
 
