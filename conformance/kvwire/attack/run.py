@@ -92,6 +92,7 @@ def run(
     course = Course()
     interrupted = False
     try:
+        recorder.stalls.start()
         progress("reaching the target")
         opened = target.open(recorder)
         session = opened.session(

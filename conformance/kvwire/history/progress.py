@@ -10,10 +10,11 @@ from collections import deque
 import msgspec
 
 from kvwire.history.timeline import Timeline
+from kvwire.trace.attempts import NEVER, NS, Stalls
 from kvwire.trace.calls import ASKING, REPLACING, Call, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Settled
-from kvwire.trace.records import Records, told
+from kvwire.trace.records import Record, Records
 
 Place = tuple[int, int]
 """Incarnation and number."""
@@ -39,8 +40,8 @@ class Moment(msgspec.Struct, frozen=True):
     idle: bool = False
 
 
-def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
-    """The stimuli of a stream in order; so are their places."""
+def moments(records: Records, timeline: Timeline, stalls: Stalls = NEVER, idle_s: float = 0.0) -> tuple[Moment, ...]:
+    """The stimuli of a stream in order; so are their places. To be idle takes ``idle_s`` in which nobody is held up."""
     live = deque(
         sorted(
             (batch.live, (life.index, batch.number))
@@ -53,7 +54,10 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
     newest = place = BEGIN
     idle = False
     found: list[Moment] = []
-    for index, stimulus in told(records, Stimulus):
+    for index, record in records:
+        stimulus = record.detail
+        if not isinstance(stimulus, Stimulus):
+            continue
         while live and live[0][0] < index:
             heard, at = live.popleft()
             newest = max(newest, at)
@@ -63,7 +67,7 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
         found.append(Moment(index, stimulus, place, known, drained, drained and idle))
         match stimulus:
             case Settled():
-                idle = stimulus.drained and stimulus.idle
+                idle = stimulus.drained and stimulus.idle and _long_enough(stimulus, record, stalls, idle_s)
             case Call() if not isinstance(stimulus, ASKING):
                 idle = False
         match stimulus:
@@ -72,3 +76,11 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
         if isinstance(stimulus, REPLACING):
             replaced = index
     return tuple(found)
+
+
+def _long_enough(settled: Settled, record: Record, stalls: Stalls, idle_s: float) -> bool:
+    """Whether what was idle was so for long enough without the times for which something was held up."""
+    if settled.idle_s is None:
+        return True
+    wait = stalls.wait(record, settled.idle_s)
+    return wait.ended_ns - wait.began_ns - wait.held_ns >= idle_s * NS

@@ -95,19 +95,26 @@ def gulp(replays: ReplayClients, client: Client, pause_s: float) -> float:
 
 def crowd(session: Session, replays: ReplayClients) -> None:
     """Offer live batches at once, in peace and then while as many requests wait as are declared; nobody reads them."""
+    for _ in session.attempts():
+        if _crowd(session, replays):
+            break
+
+
+def _crowd(session: Session, replays: ReplayClients) -> bool:
     traffic, stream, bounds = Traffic(session), session.driven, session.statement.bounds
     burst = max(1, min(BURST, (session.statement.queue or BURST) // 2))
     if not any(traffic.awaited("nothing", burst) for _ in range(CALM)):
-        return
+        return True
     clients = [replays.connect(stream, mark=MARKS[0]) for _ in range(max(1, min(CLIENTS, bounds.replay_clients)))]
     for client in clients:
         client.reading = False
         for _ in range(max(1, bounds.replay_waiting)):
             replays.request(client, 0, situation="vanishing")
     before = session.recorder.newest(stream.name) or 0
-    traffic.awaited("replay", burst)
+    in_time = traffic.awaited("replay", burst)
     replays.vanish(clients)
     session.wait(lambda: (session.recorder.newest(stream.name) or 0) >= before + burst, DRAINED_S)
+    return in_time
 
 
 def attack(session: Session) -> None:

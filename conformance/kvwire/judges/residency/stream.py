@@ -7,9 +7,11 @@ from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, unless
 from kvwire.judges.facts import Change
+from kvwire.judges.patience import Patience
 from kvwire.judges.residency.answer import Answer
 from kvwire.judges.verdict import Where
 from kvwire.standard.statement import Residency as Policy
+from kvwire.trace.attempts import Wait
 from kvwire.trace.calls import ResetCall, ResidentCall
 from kvwire.trace.marks import ResetDone
 from kvwire.wire.events import Event
@@ -78,6 +80,11 @@ class Residency(Area):
         self.cleared: frozenset[Key] = frozenset()
         """What clears ended and was not stored again."""
         self.reset: _Reset | None = None
+        self.waits = {index: wait for index, _, wait in self.facts.stalls.waits(self.facts.stimuli, ResetDone)}
+        self.shown = Patience(self.reset_visible)
+
+    def finish(self) -> None:
+        self.shown.decide()
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self._lose()
@@ -98,9 +105,9 @@ class Residency(Area):
                 self.clear_is_whole(Answer(self.context, moment, call))
             case ResetCall(succeeded=True):
                 self.reset = _Reset(moment.index, self.facts.ledger, idle=moment.idle) if moment.known else None
-            case ResetDone(bound_s=bound) if self.reset is not None:
+            case ResetDone() as done if self.reset is not None:
                 if moment.known:
-                    self.reset_visible(self.reset, bound)
+                    self.reset_visible(self.reset, done, self.waits[moment.index])
                 self.reset = None
 
     # the stream
@@ -199,13 +206,13 @@ class Residency(Area):
                 )
 
     @judge("KVW-RES-006")
-    def reset_visible(self, say: Say, reset: _Reset, bound_s: float) -> None:
+    def reset_visible(self, say: Say, reset: _Reset, done: ResetDone, wait: Wait) -> None:
         """KVW-RES-006: A publisher MUST make a reset of the cache visible, by `AllBlocksCleared` or by the removal of
         every resident block, within the declared bound `reset_visible_s` even when the engine is idle, and before
         any later store.
 
-        The probe waits for the sight or the bound; a store that comes first breaks it too, if
-        the engine was idle before. A cache that is known to be empty has nothing to show.
+        The probe waits for the sight or the bound, of one reset after the other; a store that comes first breaks it
+        too, if the engine was idle before. A cache that is known to be empty has nothing to show.
         """
         if reset.early is not None:
             batch, event = reset.early
@@ -216,11 +223,14 @@ class Residency(Area):
             )
         elif reset.visible:
             say.saw()
+            self.shown.came("reset")
         elif reset.lost:
             say.open("batches are missing since the reset")
         elif reset.left:
-            say.broke(
-                f"`AllBlocksCleared`, or the removal of everything, within {bound_s} s of the reset",
+            self.shown.missed(
+                "reset",
+                wait,
+                f"`AllBlocksCleared`, or the removal of everything, within {done.bound_s} s of the reset",
                 f"{len(reset.left)} blocks are still announced",
                 Where(record=reset.start),
             )

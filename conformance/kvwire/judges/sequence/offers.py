@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 
 from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.segments import HANDSHAKE
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
+from kvwire.trace.attempts import Wait, sure
 from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StatsCall, StopCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import TailDone
@@ -27,8 +29,15 @@ class Offers(Area):
         super().__init__(context)
         self.lives = context.timeline.incarnations
         self.restarts = self.facts.restarts
-        self.tails = [index for index, tail in told(self.facts.stimuli, TailDone) if tail.outcome == "bound"]
-        """Records at which the batch that was offered last had not come within its bound."""
+        self.tails = list(self._tails())
+        """Records at which the batch that was offered last had not come, for so often that it will not."""
+
+    def _tails(self) -> Iterator[int]:
+        waits: list[Wait] = []
+        for index, tail, wait in self.facts.stalls.waits(self.facts.stimuli, TailDone):
+            waits = [*waits, wait] if tail.outcome == "bound" else []
+            if sure(waits):
+                yield index
 
     def finish(self) -> None:
         if not self.lives:
