@@ -184,7 +184,7 @@ def freed(*outcomes: Literal["free", "held", "taken"]) -> Story:
 def test_ports_come_free() -> None:
     assert freed("free", "free").verdict("LIV-005") == (PASS, 2)
     assert freed("free", "held").outcome("LIV-005").verdict is OPEN
-    assert freed("free", "held", "held", "held").verdict("LIV-005") == (WARN, 4)
+    assert freed("free", "held", "held", "held").verdict("LIV-005") == (WARN, 2)
     assert freed("taken").verdict("LIV-005") == (OPEN, 0)
     story = Story()
     Instance(story).note(Freed(endpoint="ipc:///x", outcome="free", after_s=0.1, bound_s=2.0))

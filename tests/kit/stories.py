@@ -149,7 +149,7 @@ class Story:
         self.next = 0
         self.retained: dict[int, bytes] = {}
         self.clock = T0
-        self.now_ns = 0
+        self.now_ns = -1_000_000
         self._clients = 0
         self._lives = 0
 

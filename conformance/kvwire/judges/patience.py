@@ -21,8 +21,8 @@ class _Miss(NamedTuple):
 class Patience:
     """What one sentence awaited in vain so far (``kvwire.trace.attempts``).
 
-    Attempts ``about`` the same thing are made one after the other: what came in a later one was late, and no more is
-    said of it than that. ``lasting_s`` is how long attempts have to last together.
+    Attempts ``about`` the same thing are made one after the other, and one occasion: what came in a later one was late,
+    and no more is said of it than that. ``lasting_s`` is how long attempts have to last together.
     """
 
     def __init__(self, say: Say, lasting_s: float = PAUSE_S) -> None:
@@ -44,9 +44,9 @@ class Patience:
     def decide(self) -> None:
         """Say what is certain at the end, and leave open what is not."""
         if sure([miss.wait for miss in self._misses], self._lasting_s):
-            for miss in self._misses:
-                if miss.wait.calm:
-                    self._say.broke(miss.expected, miss.seen, miss.where)
+            calm = [miss for miss in self._misses if miss.wait.calm]
+            for first in {miss.about: miss for miss in reversed(calm)}.values():
+                self._say.broke(first.expected, first.seen, first.where)
         elif self._misses:
             first = self._misses[0]
             why = "too few attempts could be made to be sure"

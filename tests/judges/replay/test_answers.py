@@ -195,7 +195,7 @@ def test_nothing_to_send_and_no_marker() -> None:
     story = Story().told(2)
     thrice(lambda: exchange(story, start=FUTURE, outcome="timeout"))
     assert speaks(story) == {"REP-004"}
-    assert story.outcome("REP-004").findings[-1].where.record == len(story.records) - 1
+    assert story.outcome("REP-004").findings[0].where.record == len(story.records) - 5
 
 
 @pytest.mark.parametrize("situation", ["vanishing", "beyond", "paused", "beside"])
@@ -288,7 +288,7 @@ def test_the_next_request_on_the_same_connection(answer: tuple[tuple[bytes, ...]
     else:
         thrice(lambda: story.done(client, "timeout"))
     assert speaks(story) == spoken
-    assert story.outcome("REP-007").witnesses == (1 if answer else 3)
+    assert story.outcome("REP-007").witnesses == 1
 
 
 def test_a_publisher_that_never_answers_is_not_blamed_for_what_came_before() -> None:

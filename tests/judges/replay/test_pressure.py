@@ -286,7 +286,7 @@ def test_a_client_that_is_not_served(situation: str, requirement: str) -> None:
     assert story.verdict(requirement) == (PASS, 1)
     story.replay(situation=situation, marker=False)
     assert speaks(story) == {requirement}
-    assert story.verdict(requirement) == (FAIL, 4)
+    assert story.verdict(requirement) == (FAIL, 2)
 
 
 def test_an_end_that_came_after_the_bound_is_no_end_in_time() -> None:
