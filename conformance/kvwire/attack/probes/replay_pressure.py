@@ -17,8 +17,9 @@ import msgspec
 import zmq
 
 from kvwire.attack.probes.kit.killed_client import kill_one
-from kvwire.attack.probes.kit.replay_client import POLL_MS, Client, ReplayClients, Request
+from kvwire.attack.probes.kit.replay_client import QUIET_S, Client, ReplayClients, Request
 from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.attack.probes.kit.slow_reader import SlowReader
 from kvwire.attack.probes.kit.traffic import Traffic
 from kvwire.standard.statement import Stream
 from kvwire.trace.marks import During, ReplayKilled, ReplayLoad, ReplayResumed
@@ -35,8 +36,6 @@ SAMPLES = 20
 SAMPLE_S = 0.05
 STEADY = 2**20
 """Bytes by which memory that is steady may grow between two looks."""
-QUIET_S = 0.3
-"""How long a connection is silent before the next request on it asks whether more will come."""
 CALM = 3
 """How often a live batch may be late before the attack, on a busy machine."""
 EXTRA = 4
@@ -168,23 +167,8 @@ class Attack:
             client.reading = True
             client.heard_at = time.monotonic()
         if ask_behind:
-            self.hear_out(clients, numbers)
+            self.replays.hear_out(clients, numbers)
         self.replays.await_answers(clients)
-
-    def hear_out(self, clients: list[Client], numbers: Sequence[int]) -> None:
-        """Hear connections until they are silent; then ask on those that owe an answer, from about their last number.
-
-        A connection keeps its order, so that the answer to the last request shows that the others will not come.
-        """
-        for client in clients:
-            while not client.idle and time.monotonic() - client.heard_at < QUIET_S and self.session.left() > 0:
-                self.replays.listen(POLL_MS)
-            last = client.last
-            if client.idle or last is None or client.lost:
-                continue
-            unanswered = {request.start for request in client.requests if not request.messages}
-            start = max((n for n in numbers if n <= last and n not in unanswered), default=last)
-            self.replays.request(client, start, situation="behind")
 
     def paused(self, whole: Request) -> None:
         """Two connections that do not read, and beside them live batches and clients that do.
@@ -332,6 +316,9 @@ def _attack(session: Session, scale: Scale) -> None:
             if not attack.together():
                 continue
             attack.paused(whole)
+            if (now := attack.whole()) is not None:
+                SlowReader(session, replays, stream, now.numbers).run()
+                replays.ask(stream, 0)
             if scale.clients is None:
                 attack.crowd(whole)
             attack.evicted(whole)

@@ -27,8 +27,19 @@ class Completeness(Area):
     def finish(self) -> None:
         self._retained()
         self._slow()
+        self._too_few()
         self.went_on.decide()
         self.completed.decide()
+
+    def _too_few(self) -> None:
+        """A full pipe was wanted, and nowhere could more be asked for than pipes take."""
+        beside = (told(records, ReplayResumed) for records in self.context.instances.values())
+        tried = [*self.resumed.values(), *(resumed for found in beside for _, resumed in found)]
+        if self.resumed and not any(resumed.overflows for resumed in tried):
+            most = max(resumed.requests * resumed.retained for resumed in tried)
+            self.complete.open(
+                f"{most} batches at once are fewer than the pipes of a connection take, and none was full"
+            )
 
     # every client
 

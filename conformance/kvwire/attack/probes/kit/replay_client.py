@@ -17,6 +17,8 @@ from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequ
 from kvwire.wire.framing import END_NUMBER, END_SEQUENCE, number_of, split_live, split_replay
 
 BURST = 256
+QUIET_S = 0.3
+"""How long a connection is silent before the next request on it asks whether more will come."""
 POLL_MS = 10
 REST = 6
 """How often the rest of an answer that ended too early is asked for."""
@@ -420,6 +422,21 @@ class ReplayClients:
             if not clients:
                 break
         self._let_go()
+
+    def hear_out(self, clients: Sequence[Client], numbers: Sequence[int]) -> None:
+        """Hear connections until they are silent; then ask on those that owe an answer, from about their last number.
+
+        A connection keeps its order, so that the answer to the last request shows that the others will not come.
+        """
+        for client in clients:
+            while not client.idle and time.monotonic() - client.heard_at < QUIET_S and self.session.left() > 0:
+                self.listen(POLL_MS)
+            last = client.last
+            if client.idle or last is None or client.lost:
+                continue
+            unanswered = {request.start for request in client.requests if not request.messages}
+            start = max((n for n in numbers if n <= last and n not in unanswered), default=last)
+            self.request(client, start, situation="behind")
 
     def linger(self) -> None:
         """Hear what comes late, for ``late_s``."""
