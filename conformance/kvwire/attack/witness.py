@@ -110,6 +110,11 @@ class Witness:
         del self._buffer[:start]
         return items
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send the child a signal, if it still runs."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
     def tell_to_end(self) -> None:
         """Ask the child to hand over what it has and end."""
         self.closing = True
@@ -304,6 +309,11 @@ class Recorder:
             yield
         finally:
             del self._within[stream]
+
+    @property
+    def processes(self) -> tuple[Witness, ...]:
+        """The witness processes that run."""
+        return tuple(witness for witness in self._witnesses.values() if not witness.closing)
 
     def witnesses(self, stream: str) -> tuple[Source, ...]:
         """The live witnesses of a stream: two, or one where the harness binds or hears by itself."""
