@@ -138,16 +138,16 @@ class Weather(threading.Thread):
         return self._chance.uniform(0, LONG_S if self._chance.random() < LONG else self._pause_s)
 
     def _pause(self) -> None:
-        self._stop(self._chance.choice(self.publishers))
+        self._hold(self._chance.choice(self.publishers))
 
     def _pause_witness(self) -> None:
         if processes := self._recorder.processes:
-            self._stop(self._chance.choice(processes))
+            self._hold(self._chance.choice(processes))
 
     def _pause_here(self) -> None:
         self._stopper.stop(self._seconds())
 
-    def _stop(self, process: Stoppable) -> None:
+    def _hold(self, process: Stoppable) -> None:
         process.signal(signal.SIGSTOP)
         try:
             self._over.wait(self._seconds())
