@@ -28,11 +28,10 @@ def burst(
 
     Three of the six were handed to the socket, or so many as it says. The same of several ``instances``.
     """
-    story = Story(sets=())
-    for number in range(instances):
-        one = Instance(story, f"instance-{number}")
+    several = [Instance(story, f"instance-{number}") for story in [Story(sets=())] for number in range(instances)]
+    for one in several:
         _burst(one, heard, dropped, offered, sent, **stop)
-    return one
+    return several[-1]
 
 
 def _burst(one: Instance, heard: int, dropped: int | None, offered: int | None, sent: int | None, **stop: Any) -> None:
@@ -90,9 +89,8 @@ def test_a_publisher_without_counters_leaves_the_count_open() -> None:
 
 
 def test_counters_that_cannot_be_right_show_nothing() -> None:
-    story = Story(sets=())
-    for number in range(3):
-        one = Instance(story, f"instance-{number}")
+    several = [Instance(story, f"instance-{number}") for story in [Story(sets=())] for number in range(3)]
+    for one in several:
         one.accepts()
         one.takes(stored("0")).sends(0, stored("0"))
         one.note(StatsCall(offered=1, sent=1, dropped=0))
@@ -102,7 +100,7 @@ def test_counters_that_cannot_be_right_show_nothing() -> None:
         one.note(StopCall())
         one.sends(1, stored("a"))
         one.note(StatsCall(error="the adapter's counter `offered` fell from 1 to 0 without a new start"))
-    assert verdicts(one) == (WARN, OPEN)
+    assert verdicts(several[0]) == (WARN, OPEN)
 
 
 def test_a_hole_before_the_end_is_not_the_stops() -> None:
@@ -147,9 +145,8 @@ def test_counters_that_start_over_are_the_adapters_error() -> None:
 
 def test_prompts_are_counted_by_the_publisher_or_not_at_all() -> None:
     def told(offered: int | None) -> Instance:
-        story = Story(sets=())
-        for number in range(3):
-            one = Instance(story, f"instance-{number}")
+        several = [Instance(story, f"instance-{number}") for story in [Story(sets=())] for number in range(3)]
+        for one in several:
             one.accepts()
             one.sends(0)
             one.note(BurstBegins())
@@ -157,7 +154,7 @@ def test_prompts_are_counted_by_the_publisher_or_not_at_all() -> None:
             one.note(StopCall())
             one.sends(1).sends(2)
             one.note(StatsCall(offered=offered, sent=3, dropped=0))
-        return one
+        return several[-1]
 
     assert verdicts(told(3)) == (PASS, PASS)
     assert verdicts(told(4)) == (WARN, FAIL)

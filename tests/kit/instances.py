@@ -54,9 +54,11 @@ class Instance:
         self.note(StartCall(endpoint=endpoint, **asked, refused=text))
         return self
 
-    def reached(self, *endpoints: str, outcome: Literal["handshake", "none"] = "handshake") -> Instance:
+    def reached(
+        self, *endpoints: str, outcome: Literal["handshake", "none"] = "handshake", attempts: int = ATTEMPTS
+    ) -> Instance:
         """Clients of ours knocked, again and again where nobody answered."""
-        for endpoint in endpoints * (1 if outcome == "handshake" else ATTEMPTS):
+        for endpoint in endpoints * (1 if outcome == "handshake" else attempts):
             self.note(Reach(endpoint=endpoint, socket="SUB", outcome=outcome, bound_s=2.0))
         return self
 

@@ -274,9 +274,9 @@ class Story:
         for number, content in batches.items():
             self.answer(client, b"", self.topic, number_frame(number), content)
 
-    def done(self, client: str, outcome: str = "marker") -> int:
+    def done(self, client: str, outcome: str = "marker", after_s: float = 10.0) -> int:
         """End the hearing of an answer; the index of the record."""
-        return self.note(ReplayDone(client=client, outcome=outcome, after_s=10.0))
+        return self.note(ReplayDone(client=client, outcome=outcome, after_s=after_s))
 
     def replay(
         self,
@@ -292,8 +292,9 @@ class Story:
         Without a ``marker`` it is awaited in vain, and asked for in several attempts.
         """
         left_out = set(without)
-        for attempt in range(1 if marker else attempts):
-            client = self._replay(start, left_out, marker=marker, **({"again": True} if attempt else {}), **detail)
+        client = self._replay(start, left_out, marker=marker, **detail)
+        for _ in range(1, 1 if marker else attempts):
+            client = self._replay(start, left_out, marker=marker, again=True, **detail)
         return client
 
     def _replay(self, start: int, left_out: set[int], *, marker: bool, **detail: Any) -> str:

@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from kvwire.attack.endings import Endings
 from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
     DRAIN_S,
@@ -138,17 +138,11 @@ class Witness:
 @contextmanager
 def _whole() -> Iterator[None]:
     """Put an interrupt off to the end: what was read is written, once, or the trace would have a hole of our making."""
-    if threading.current_thread() is not threading.main_thread():
+    with Endings() as endings:
+        endings.hold()
         yield
-        return
-    caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if caught:
-            signal.raise_signal(signal.SIGINT)
+    for number in endings.told:
+        signal.raise_signal(number)
 
 
 class _Sight:

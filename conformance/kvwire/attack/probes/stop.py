@@ -110,8 +110,9 @@ class _Work:
         self.offers = Offers(session.seed, session.statement.algorithm, session.block_size, rank)
         queue = session.start.queue or session.statement.queue
         hwm = session.start.hwm or SEND_MARK
-        self.count = max(1, min(max(BATCHES, 2 * (queue or 0)), hwm // 2))
-        """More than the queue takes, if that is possible with what a socket holds: that discards without a word."""
+        past = 2 * queue if queue is not None and queue <= BATCHES else BATCHES
+        self.count = max(1, min(max(BATCHES, past), hwm // 2))
+        """More than a small queue takes, and no more than a socket holds: what that discards no call tells."""
 
     def one(self) -> None:
         if self.publishes:
