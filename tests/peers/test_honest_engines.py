@@ -18,7 +18,7 @@ from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.protocol import EngineGroup, EngineTier, Start
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.steady]
 
 LIGHT: Limits = msgspec.structs.replace(LIMITS, prompts=60)
 PROBES = ("live", "prompts", "reset", "residency", "tiers", "restart")

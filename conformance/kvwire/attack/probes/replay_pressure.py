@@ -83,7 +83,12 @@ class Attack:
         return any(self.traffic.awaited(during) for _ in self.session.attempts(self.stream.name))
 
     def whole(self) -> Request | None:
-        """Everything that is retained; None when replay is not in order even when left in peace."""
+        """Everything that is retained; None when replay is not in order even when left in peace.
+
+        What is sent meanwhile, on a stream that is busy, belongs to no answer.
+        """
+        self.session.recorder.pump()
+        before = self.replays.heard(self.stream, 0)
         request = self.replays.ask(self.stream, 0)
         self.replays.linger()
         numbers = request.numbers
@@ -91,7 +96,7 @@ class Attack:
         ends_well = request.outcome == "marker" and request.messages == len(numbers) + 1
         if not (rising and ends_well and numbers) or numbers[-1] - numbers[0] >= SPARSE * len(numbers):
             return None
-        return request if self.replays.heard(self.stream, numbers[0]) <= set(numbers) else None
+        return request if {number for number in before if number >= numbers[0]} <= set(numbers) else None
 
     # several at once
 
