@@ -20,8 +20,8 @@ RETAINED = 4000
 """Batches of an answer: some 2500 are what pipes and system take."""
 MOST = 16_000
 """Batches that are retained for a crowd at most, where answers are quick."""
-ANSWERED_S = 6.0
-"""How long it has to take to answer a crowd, at the speed at which one client is answered."""
+ANSWERED_S = 12.0
+"""How long it has to take to answer a crowd, at the speed at which one client is answered: for several attempts."""
 RING = MOST + 1000
 """Room for these, and for what is offered later, where the publisher can be told."""
 OFFERED = 100
@@ -59,26 +59,19 @@ def fill(session: Session, retained: int = RETAINED) -> None:
 
 def crowd(session: Session, replays: ReplayClients) -> None:
     """Offer live batches at once, in peace and then while as many requests wait as are declared; nobody reads them."""
-    for _ in session.attempts():
-        if _crowd(session, replays):
-            break
-
-
-def _crowd(session: Session, replays: ReplayClients) -> bool:
     traffic, stream, bounds = Traffic(session), session.driven, session.statement.bounds
     burst = max(1, min(BURST, (session.statement.queue or BURST) // 2))
     if not any(traffic.awaited("nothing", burst) for _ in range(CALM)):
-        return True
+        return
     clients = [replays.connect(stream, mark=MARKS[0]) for _ in range(_clients(session))]
     for client in clients:
         client.reading = False
         for _ in range(max(1, bounds.replay_waiting)):
             replays.request(client, 0, situation="vanishing")
     before = session.recorder.newest(stream.name) or 0
-    in_time = traffic.awaited("replay", burst)
+    any(traffic.awaited("replay", burst) for _ in session.attempts())  # while they still wait
     replays.vanish(clients)
     session.wait(lambda: (session.recorder.newest(stream.name) or 0) >= before + burst, DRAINED_S)
-    return in_time
 
 
 def _clients(session: Session) -> int:
