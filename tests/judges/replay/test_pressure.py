@@ -117,7 +117,8 @@ def test_what_fits_into_pipes_shows_nothing() -> None:
     paused.gets(0, range(10))
     story.replay()
     assert story.outcome("REP-010").verdict is OPEN
-    assert opened(story) == set()
+    assert opened(story) == {"REP-008"}
+    assert story.outcome("REP-008").reason.startswith("10 batches at once are fewer than the pipes")
 
 
 def test_a_longer_pause_than_declared_is_left_open() -> None:
