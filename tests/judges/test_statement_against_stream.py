@@ -188,7 +188,7 @@ def blocking(statement: Statement) -> Story:
         story.note(StrainBegins(situation="full queue"))
         batch = batch_projection(story.tick(), [stored("a")], 0)
         story.note(BurstCall(batches=(batch,), accepted=(True,), blocked_us=(300_000,)))
-        story.note(StrainDone(situation="full queue", stalled_ms=1.0))
+        story.note(StrainDone(situation="full queue"))
     return story
 
 

@@ -21,6 +21,8 @@ from typing import Literal
 import msgspec
 import zmq
 
+from kvwire.attack.stalls import StallWatch
+
 RCVHWM = 1_000_000
 """Messages that may wait in a subscriber: raised, so that a pause of this process loses nothing."""
 MAXMSGSIZE = 256 * 1024 * 1024
@@ -36,6 +38,8 @@ LENGTH_BYTES = 4
 
 READY = "READY"
 """The first event of every witness: its sockets are open."""
+STALLED = "STALLED"
+"""This process was held up, for as many milliseconds as ``text`` says."""
 TROUBLE = "TROUBLE"
 """A socket could not be opened; ``text`` says why."""
 
@@ -218,6 +222,8 @@ def run(config: Config, stdin: int, stdout: int) -> None:
     context: zmq.Context[Socket] = zmq.Context()
     outbox = _Outbox(stdout)
     items: list[Item] = []
+    watch = StallWatch()
+    watch.start()
     subscribers = _open(context, config, items)
     poller = zmq.Poller()
     poller.register(stdin, zmq.POLLIN)
@@ -236,10 +242,14 @@ def run(config: Config, stdin: int, stdout: int) -> None:
             if stdin in ready:
                 break
             more = _turn(subscribers, items)
+            while not watch.found.empty():
+                stall = watch.found.get()
+                items.append(Item(0, stall.ended_ns, 0, event=STALLED, text=f"{stall.ms:.1f}"))
         _hand_over(subscribers, outbox)
     except BrokenPipeError:
         return  # the parent is gone
     finally:
+        watch.end()
         for subscriber in subscribers:
             subscriber.monitor.close()
         context.destroy(linger=0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import msgspec
 from rich.console import Console
 
 from kvwire.attack import targets
+from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
@@ -61,21 +60,7 @@ def progressing() -> Iterator[Progress]:
         yield lambda text: status.update(f"{text} …")
 
 
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """Inside, SIGTERM ends a run as Ctrl-C does: what was found is kept."""
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+FINISHING = "kvwire: what was found is judged and reported; once more ends at once\n"
 
 
 def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
@@ -267,12 +252,14 @@ def check(
             )
         return _judge(place.path, asked)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
-    with terminable(), progressing() as progress:
-        bounded = seconds if isinstance(place, ListenTarget) else None
-        recorded = run(place, settings(profile, mode, asked.ids, bounded), progress)
-    if record is not None:
-        files.write(recorded, record)
-    return _finish(recorded, asked)
+    with Endings(patience=1, said=FINISHING) as endings:
+        with progressing() as progress:
+            bounded = seconds if isinstance(place, ListenTarget) else None
+            recorded = run(place, settings(profile, mode, asked.ids, bounded), progress)
+        if record is not None:
+            files.write(recorded, record)
+        code = _finish(recorded, asked)
+        return Exit.INTERRUPTED if endings.told else code
 
 
 @click.command("judge")

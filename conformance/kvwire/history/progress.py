@@ -10,10 +10,11 @@ from collections import deque
 import msgspec
 
 from kvwire.history.timeline import DISCONNECTED, Timeline
+from kvwire.trace.attempts import NEVER, NS, Stalls
 from kvwire.trace.calls import ASKING, REPLACING, Call, StatsCall
 from kvwire.trace.detail import SocketEvent, Stimulus
 from kvwire.trace.marks import Settled
-from kvwire.trace.records import LIVE, Records, told
+from kvwire.trace.records import LIVE, Record, Records
 
 Place = tuple[int, int]
 """Incarnation and number."""
@@ -40,8 +41,8 @@ class Moment(msgspec.Struct, frozen=True):
     idle: bool = False
 
 
-def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
-    """The stimuli of a stream in order; so are their places."""
+def moments(records: Records, timeline: Timeline, stalls: Stalls = NEVER, idle_s: float = 0.0) -> tuple[Moment, ...]:
+    """The stimuli of a stream in order; so are their places. To be idle takes ``idle_s`` in which nobody is held up."""
     live = deque(
         sorted(
             (batch.live, (life.index, batch.number))
@@ -57,12 +58,14 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
     cut = {seen.source: -1 for seen in timeline.live}
     """When the connection of each witness ended last, or came back: until then the old one's messages are read."""
     found: list[Moment] = []
-    for index, stimulus in told(records, Stimulus, SocketEvent):
+    for index, record in records:
+        stimulus = record.detail
         if isinstance(stimulus, SocketEvent):
             if stimulus.of in LIVE and (stimulus.event == DISCONNECTED or cut.setdefault(stimulus.of, -1) >= 0):
                 cut[stimulus.of] = index
             continue
-        assert isinstance(stimulus, Stimulus)
+        if not isinstance(stimulus, Stimulus):
+            continue
         while live and live[0][0] < index:
             heard, at = live.popleft()
             newest = max(newest, at)
@@ -77,7 +80,8 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
         found.append(Moment(index, stimulus, place, known, drained, drained and idle >= 0))
         match stimulus:
             case Settled():
-                idle = index if stimulus.drained and stimulus.idle else -1
+                settled = stimulus.drained and stimulus.idle and _long_enough(stimulus, record, stalls, idle_s)
+                idle = index if settled else -1
             case Call() if not isinstance(stimulus, ASKING):
                 idle = -1
         match stimulus:
@@ -86,3 +90,11 @@ def moments(records: Records, timeline: Timeline) -> tuple[Moment, ...]:
         if isinstance(stimulus, REPLACING):
             replaced = index
     return tuple(found)
+
+
+def _long_enough(settled: Settled, record: Record, stalls: Stalls, idle_s: float) -> bool:
+    """Whether what was idle was so for long enough without the times for which something was held up."""
+    if settled.idle_s is None:
+        return True
+    wait = stalls.wait(record, settled.idle_s)
+    return wait.ended_ns - wait.began_ns - wait.held_ns >= idle_s * NS

@@ -16,6 +16,7 @@ from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
 from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Timeline
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
+from kvwire.trace.attempts import Stalls
 from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
@@ -120,9 +121,14 @@ class Facts:
         return [(index, record) for index, record in self.details if isinstance(record.detail, Stimulus)]
 
     @functools.cached_property
+    def stalls(self) -> Stalls:
+        """When the harness, a witness or the publisher of the stream was held up."""
+        return Stalls(self.details)
+
+    @functools.cached_property
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
-        return moments(self.details, self._timeline)
+        return moments(self.details, self._timeline, self.stalls, self._statement.bounds.reset_visible_s)
 
     @functools.cached_property
     def calm(self) -> Sequence[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvwire.history.exchanges import Exchange, Item
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_record, judge, unless
+from kvwire.judges.patience import Patience
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record
 from kvwire.wire.framing import END_SEQUENCE, number_of
@@ -35,6 +36,9 @@ class Answers(Area):
         """Whether a request for which nothing is retained was answered with an end marker so far."""
         self.served = False
         """Whether a well-formed request was answered so far."""
+        self.ended = Patience(self.one_end)
+        self.ended_nothing = Patience(self.end_of_nothing)
+        self.went_on = Patience(self.next_is_served)
 
     def on_record(self, index: int, record: Record) -> None:
         if record.is_live and record.frames is not None:
@@ -58,6 +62,8 @@ class Answers(Area):
                     self.next_is_served(before, exchange, answered=bool(exchange.items))
                 if exchange.items or exchange.odd or not after_malformed:
                     self._well_formed(exchange, answer)
+                elif exchange.vain:
+                    continue  # it is asked for again
                 self.served = self.served or bool(exchange.items)
             else:
                 self.no_data_for_odd_frames(exchange)
@@ -66,6 +72,13 @@ class Answers(Area):
                 if exchange.followed and self.served and (exchange.ends or self.ends_nothing):
                     self.next_is_served(exchange, exchange, answered=bool(exchange.ends))
             before = exchange
+        for patience in (self.ended, self.ended_nothing, self.went_on):
+            patience.decide()
+
+    def _missed(self, patience: Patience, exchange: Exchange, expected: str, seen: str) -> None:
+        """A time alone decides; else something else that ended the exchange."""
+        for wait in exchange.waits(self.facts.stalls):
+            patience.missed(exchange.about, wait, expected, seen, Where(record=exchange.done))
 
     def _well_formed(self, exchange: Exchange, answer: Answer | None) -> None:
         sent = self.facts.sent[None if answer is None else answer.incarnation]
@@ -202,10 +215,15 @@ class Answers(Area):
             return
         if len(ends) == 1 and ends[0].topic is not None and exchange.items[-1] is ends[0] and ends[0].topic == b"":
             say.saw()
+            self.ended.came(exchange.about)
             return
+        expected = "exactly one end marker: empty, empty, ff×8, payload"
         if not ends:
             seen = f"no end marker within the bound after {len(exchange.data)} batches{exchange.oddities}"
             where = Where(record=exchange.done)
+            if exchange.vain:
+                self._missed(self.ended, exchange, expected, seen)
+                return
         elif len(ends) > 1:
             seen = f"{len(ends)} end markers"
             where = _at(ends[1])
@@ -218,7 +236,7 @@ class Answers(Area):
         else:
             seen = "batches after the end marker"
             where = _at(ends[0])
-        say.broke("exactly one end marker: empty, empty, ff×8, payload", seen, where)
+        say.broke(expected, seen, where)
 
     @judge("KVW-REP-004", memory="O(1)")
     def end_of_nothing(self, say: Say, exchange: Exchange) -> None:
@@ -228,16 +246,17 @@ class Answers(Area):
         Only requests for which nothing is retained, so that this and KVW-REP-003 fail apart. Of requests under pressure
         others speak: they may be dropped, and their client may be gone.
         """
+        expected = f"the end marker alone for start {exchange.start}, above everything sent"
+        seen = f"no answer within the bound{exchange.oddities}"
         if exchange.ends:
             say.saw()
+            self.ended_nothing.came(exchange.about)
         elif exchange.outcome in CUT_SHORT:
             say.open(f"no end marker: {CUT_SHORT[exchange.outcome]}")
+        elif exchange.vain:
+            self._missed(self.ended_nothing, exchange, expected, seen)
         else:
-            say.broke(
-                f"the end marker alone for start {exchange.start}, above everything sent",
-                f"no answer within the bound{exchange.oddities}",
-                Where(record=exchange.done),
-            )
+            say.broke(expected, seen, Where(record=exchange.done))
 
     @judge(
         "KVW-REP-014",
@@ -316,17 +335,18 @@ class Answers(Area):
         The next one of all, which comes over another connection, and the next one on the same connection, for which
         nothing is retained. A publisher that had served none of its kind before either shows nothing by this.
         """
+        where = "on the same connection" if exchange is malformed else "on another connection"
+        expected = f"an answer to the well-formed request after a malformed one ({malformed.kind}), {where}"
+        seen = f"nothing within the bound{exchange.oddities}"
         if answered:
             say.saw()
         elif exchange.outcome in CUT_SHORT:
             say.open(f"no answer: {CUT_SHORT[exchange.outcome]}")
+        elif exchange.vain:
+            for wait in exchange.waits(self.facts.stalls):
+                self.went_on.missed(malformed.client, wait, expected, seen, Where(record=exchange.done))
         else:
-            where = "on the same connection" if exchange is malformed else "on another connection"
-            say.broke(
-                f"an answer to the well-formed request after a malformed one ({malformed.kind}), {where}",
-                f"nothing within the bound{exchange.oddities}",
-                Where(record=exchange.done),
-            )
+            say.broke(expected, seen, Where(record=exchange.done))
 
     @judge("KVW-REP-016", memory="O(1)")
     def marker_alone(self, say: Say, exchange: Exchange) -> None:

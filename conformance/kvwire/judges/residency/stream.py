@@ -9,9 +9,11 @@ from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, unless
 from kvwire.judges.facts import Change, cleared_by
+from kvwire.judges.patience import Patience
 from kvwire.judges.residency.answer import Answer
 from kvwire.judges.verdict import Where
 from kvwire.standard.statement import Residency as Policy
+from kvwire.trace.attempts import Wait
 from kvwire.trace.calls import ResetCall, ResidentCall
 from kvwire.trace.marks import ResetDone
 from kvwire.wire.events import Event
@@ -49,8 +51,10 @@ class _Reset:
         """A later store before the reset showed."""
         self.lost = False
         """Batches are missing since."""
-        self.over_s: float | None = None
-        """The bound, once it has passed without a sight: whether the next batch heard is the next one decides."""
+        self.over: tuple[ResetDone, Wait] | None = None
+        """How it was awaited, once the bound has passed without a sight: whether the next batch heard is the next one
+        decides.
+        """
 
     @property
     def visible(self) -> bool:
@@ -84,6 +88,8 @@ class Residency(Area):
         self.cleared: frozenset[Key] = frozenset()
         """What clears ended and was not stored again."""
         self.reset: _Reset | None = None
+        self.waits = {index: wait for index, _, wait in self.facts.stalls.waits(self.facts.stimuli, ResetDone)}
+        self.shown = Patience(self.reset_visible)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self._lose()
@@ -96,6 +102,7 @@ class Residency(Area):
 
     def finish(self) -> None:
         self._decide(lost=True)
+        self.shown.decide()
 
     def _lose(self) -> None:
         self.cleared = frozenset()
@@ -105,9 +112,9 @@ class Residency(Area):
 
     def _decide(self, *, lost: bool) -> None:
         """Judge a reset that did not show within its bound; ``lost``: what showed it can have been sent and lost."""
-        if self.reset is not None and self.reset.over_s is not None:
+        if self.reset is not None and self.reset.over is not None:
             self.reset.lost |= lost
-            self.reset_visible(self.reset, self.reset.over_s)
+            self.reset_visible(self.reset, *self.reset.over)
             self.reset = None
 
     # what the engine was asked
@@ -119,8 +126,8 @@ class Residency(Area):
             case ResetCall(succeeded=True):
                 self._decide(lost=True)
                 self.reset = _Reset(moment.index, self.facts.ledger, idle=moment.idle) if moment.known else None
-            case ResetDone(bound_s=bound) if self.reset is not None and moment.known:
-                self.reset.over_s = bound
+            case ResetDone() as done if self.reset is not None and moment.known:
+                self.reset.over = (done, self.waits[moment.index])
                 if self.reset.early is not None or self.reset.visible or not self.reset.left:
                     self._decide(lost=False)
             case ResetDone():
@@ -229,14 +236,14 @@ class Residency(Area):
                 )
 
     @judge("KVW-RES-006")
-    def reset_visible(self, say: Say, reset: _Reset, bound_s: float) -> None:
+    def reset_visible(self, say: Say, reset: _Reset, done: ResetDone, wait: Wait) -> None:
         """KVW-RES-006: A publisher MUST make a reset of the cache visible, by `AllBlocksCleared` or by the removal of
         every resident block, within the declared bound `reset_visible_s` even when the engine is idle, and before
         any later store.
 
-        The probe waits for the sight or the bound; a store that comes first breaks it too, if
-        the engine was idle before. What was not seen counts once the batch that was heard next is the next one: so
-        nothing was lost. A cache that is known to be empty has nothing to show.
+        The probe waits for the sight or the bound, of one reset after the other; a store that comes first breaks it
+        too, if the engine was idle before. What was not seen counts once the batch that was heard next is the next
+        one: so nothing was lost. A cache that is known to be empty has nothing to show.
         """
         if reset.early is not None:
             batch, event = reset.early
@@ -247,11 +254,14 @@ class Residency(Area):
             )
         elif reset.visible:
             say.saw()
+            self.shown.came("reset")
         elif reset.lost:
             say.open("batches are missing since the reset")
         elif reset.left:
-            say.broke(
-                f"`AllBlocksCleared`, or the removal of everything, within {bound_s} s of the reset",
+            self.shown.missed(
+                "reset",
+                wait,
+                f"`AllBlocksCleared`, or the removal of everything, within {done.bound_s} s of the reset",
                 f"{len(reset.left)} blocks are still announced",
                 Where(record=reset.start),
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 
 from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.segments import HANDSHAKE
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
+from kvwire.trace.attempts import Wait, sure
 from kvwire.trace.calls import CacheCall, ResetCall, RestartCall, StartCall, StatsCall, StopCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import TailDone
@@ -29,11 +31,19 @@ class Offers(Area):
         super().__init__(context)
         self.lives = context.timeline.incarnations
         self.restarts = self.facts.restarts
-        self.tails = [index for index, tail in told(self.facts.stimuli, TailDone) if tail.outcome == "bound"]
-        """Records at which the batch that was offered last had not come within its bound."""
+        self.tails = list(self._tails())
+        """Records at which the batch that was offered last had not come, for so often that it will not."""
+
         others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall)
         self.calls = [(index, isinstance(call, StartCall | RestartCall)) for index, call in others]
         """Calls after which batches may wait besides offers, or nothing runs; and those that begin a life (True)."""
+
+    def _tails(self) -> Iterator[int]:
+        waits: list[Wait] = []
+        for index, tail, wait in self.facts.stalls.waits(self.facts.stimuli, TailDone):
+            waits = [*waits, wait] if tail.outcome == "bound" else []
+            if sure(waits):
+                yield index
 
     def finish(self) -> None:
         if not self.lives:
