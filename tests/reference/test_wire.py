@@ -335,6 +335,7 @@ def test_frame_errors_say_what_is_wrong(call: Any, named: str) -> None:
         (batch(stored(token_ids=(1, 2, 3))), "token_ids: 3 tokens for 2 blocks of 2"),
         (batch(stored(token_ids=(1, 2, 3, 2**32))), r"token_ids\[3\]: 4294967296"),
         (batch(stored(token_ids=(1, 2, 3, -1))), r"token_ids\[3\]: -1"),
+        (batch(stored(token_ids=(1, 2, 3, True))), r"token_ids\[3\]: True is not an integer"),
         (batch(stored(token_ids=(1, 2, 3, 4.0))), r"token_ids\[3\]: 4.0 is not an integer"),
         (batch(stored(token_ids=(1, 2, 3, DIGEST))), "mm_keys: absent"),
         (batch(stored(token_ids=(1, 2, -3, DIGEST), mm_keys=((), ()))), r"token_ids\[2\]: -3"),
@@ -356,6 +357,52 @@ def test_frame_errors_say_what_is_wrong(call: Any, named: str) -> None:
 def test_encode_refuses_and_names(bad: Any, named: str) -> None:
     with pytest.raises(wire.WireError, match=named):
         wire.encode(bad)
+
+
+odd = st.sampled_from(
+    (True, False, -1, 0, 1, 2, 2**31, 2**32 - 1, 2**32, 2**63, 2**64, -(2**63) - 1, 1.0, "", "GPU", DIGEST, b"x", None)
+)
+odd_fields = {
+    "block_hashes": st.lists(hashes | odd, max_size=2).map(tuple) | odd,
+    "parent_block_hash": hashes | odd,
+    "token_ids": st.lists(token | odd, min_size=2, max_size=2).map(tuple) | odd,
+    "block_size": st.sampled_from((1, 2, True)) | odd,
+    "lora_id": odd,
+    "medium": odd,
+    "group_idx": odd,
+    "scope": odd | st.just("5e40b1feca4586cb"),
+    "extra_keys": odd | st.sampled_from(((None, None), ((), ()), (("a",),))),
+    "mm_keys": odd | st.sampled_from((((), ()), ((MmKey(DIGEST, 0),), ()))),
+    "kv_cache_spec_sliding_window": odd,
+}
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(st.sampled_from(sorted(odd_fields)), min_size=1, max_size=2, unique=True).flatmap(
+        lambda names: st.fixed_dictionaries({name: odd_fields[name] for name in names})
+    )
+)
+def test_one_look_at_a_store_sees_what_a_look_at_each_field_sees(changed: dict[str, Any]) -> None:
+    event = stored(**{"token_ids": (1, 2), "block_size": 1, **changed})
+
+    def outcome(plain: bool) -> object:
+        with pytest.MonkeyPatch.context() as patch:
+            if not plain:
+                patch.setattr(wire, "_is_plain", lambda _: False)
+            try:
+                return wire.encode(batch(event))
+            except (wire.WireError, TypeError, OverflowError, msgspec.ValidationError) as error:
+                return type(error), str(error)
+
+    assert outcome(plain=True) == outcome(plain=False)
+
+
+def test_stores_of_token_ids_alone_take_one_look() -> None:
+    assert wire._is_plain(stored())
+    assert wire._is_plain(stored(parent_block_hash=-1, group_idx=3, medium=None, lora_name="adapter"))
+    assert not wire._is_plain(stored(scope="5e40b1feca4586cb"))
+    assert not wire._is_plain(stored(token_ids=(1, 2, 3, True)))
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
