@@ -94,6 +94,7 @@ class Items(Area):
         item goes on as long as the ids behind its digest count up.
         """
         known = self._of_prompts(event.block_size or 1)
+        in_clear = any(isinstance(token, bytes) for token in event.tokens)
         keys = event.mm_keys or ((),) * len(event.hashes)
         if len(keys) != len(event.hashes):
             return
@@ -103,6 +104,8 @@ class Items(Area):
             if expected is not None:
                 fault = _differ(expected, own)
                 told = told or bool(expected)
+            elif not in_clear:
+                continue
             else:
                 fault = _contradicts(event, keys, index)
                 told = told or any(isinstance(token, bytes) for token in event.block(index))
@@ -155,7 +158,7 @@ def _differ(expected: Keys, own: Keys) -> tuple[str, str] | None:
 def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, str] | None:
     """What was expected and what was seen, where the keys of a block cannot be true of the tokens of the event.
 
-    Nothing is known where no digest token is sent in clear.
+    Some of them are digest tokens, sent in clear: nothing is known of others.
     """
     size, own = event.block_size or 1, keys[index]
     start, end = index * size, (index + 1) * size
@@ -163,8 +166,6 @@ def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, s
     for at, token in enumerate(event.tokens[:end]):
         if isinstance(token, bytes):
             begun.setdefault(token, []).append(at)
-    if not any(isinstance(token, bytes) for token in event.tokens):
-        return None
     here = {digest for digest, places in begun.items() if places[-1] >= start}
     first = {digest for digest, offset in own if offset == 0}
     if here != first:

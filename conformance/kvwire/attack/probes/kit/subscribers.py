@@ -165,9 +165,10 @@ class Subscriber:
                 connection=self.monitor.handshakes,
             )
 
-    def quiet(self, session: Session, quiet_s: float) -> None:
-        """Take until nothing came for a while."""
-        before, since = -1, time.monotonic()
+    def quiet(self, session: Session, quiet_s: float, since: float | None = None) -> None:
+        """Take until nothing came for a while: from now on, or from when something could last be expected."""
+        since = time.monotonic() if since is None else since
+        before = self.seen
 
         def over() -> bool:
             nonlocal before, since
