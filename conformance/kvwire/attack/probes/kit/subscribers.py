@@ -167,15 +167,14 @@ class Subscriber:
 
     def quiet(self, session: Session, quiet_s: float, since: float | None = None) -> None:
         """Take until nothing came for a while: from now on, or from when something could last be expected."""
-        since = time.monotonic() if since is None else since
-        before = self.seen
+        before, silent = self.seen, time.monotonic() if since is None else since
 
         def over() -> bool:
-            nonlocal before, since
+            nonlocal before, silent
             self.take()
             if self.seen != before:
-                before, since = self.seen, time.monotonic()
-            return time.monotonic() - since >= quiet_s
+                before, silent = self.seen, time.monotonic()
+            return time.monotonic() - silent >= quiet_s
 
         session.wait(over, session.limits.settle_s)
 
