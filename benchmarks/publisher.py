@@ -37,10 +37,10 @@ def rows(effort: Effort) -> Iterator[Row]:
     seen = in_turn(ways, effort.repetitions)
     for name in TITLES:
         yield from _against(name, seen, batches)
-    yield Row(name="batches per second", values=tuple(run.rate for run in seen[REFERENCE]), unit="/s")
-    yield Row(name="CPU time per batch", values=_each(seen[REFERENCE], _cpu), unit="µs")
-    yield Row(name="a call, median", values=_each(seen[REFERENCE], _median_us), unit="µs")
-    yield Row(name="a call, p99", values=_each(seen[REFERENCE], _p99_us), unit="µs")
+    yield Row(name="batches per second, of the reference", values=tuple(run.rate for run in seen[REFERENCE]), unit="/s")
+    yield Row(name="CPU time per batch, of the reference", values=_each(seen[REFERENCE], _cpu), unit="µs")
+    yield Row(name="a call, median, of the reference", values=_each(seen[REFERENCE], _median_us), unit="µs")
+    yield Row(name="a call, p99, of the reference", values=_each(seen[REFERENCE], _p99_us), unit="µs")
 
 
 def _against(name: str, seen: dict[str, list[Seen]], batches: int) -> Iterator[Row]:
@@ -103,5 +103,8 @@ def _there(name: str) -> bool:
 def run(task: Task) -> Seen:
     """Measure one publisher, in a process of its own."""
     words = [sys.executable, "-m", "benchmarks.publishing", msgspec.json.encode(task).decode()]
-    ended = subprocess.run(words, check=True, stdout=subprocess.PIPE, timeout=RUN_S, cwd=Path(__file__).parents[1])
+    ended = subprocess.run(words, check=False, capture_output=True, timeout=RUN_S, cwd=Path(__file__).parents[1])
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip()
+        raise RuntimeError(f"{task.publisher}: the benchmark ended with {ended.returncode}: {said}")
     return msgspec.json.decode(ended.stdout, type=Seen)

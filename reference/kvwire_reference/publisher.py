@@ -339,8 +339,7 @@ class ZmqPublisher:
             self._last_ts = batch.ts
             self._sent += 1
 
-    def _encode(self, batch: Batch) -> bytes:
-        return encode(batch)
+    _encode = staticmethod(encode)
 
     def _frames(self, number: int, payload: bytes) -> Frames:
         return live_frames(self._topic, number, payload)

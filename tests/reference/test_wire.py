@@ -399,10 +399,12 @@ def test_one_look_at_a_store_sees_what_a_look_at_each_field_sees(changed: dict[s
 
 
 def test_stores_of_token_ids_alone_take_one_look() -> None:
-    assert wire._is_plain(stored())
-    assert wire._is_plain(stored(parent_block_hash=-1, group_idx=3, medium=None, lora_name="adapter"))
-    assert not wire._is_plain(stored(scope="5e40b1feca4586cb"))
-    assert not wire._is_plain(stored(token_ids=(1, 2, 3, True)))
+    plain = stored(block_hashes=(-5, 2**63 - 1))
+    assert wire._is_plain(plain)
+    changed = {"parent_block_hash": -1, "group_idx": 3, "medium": None, "lora_name": "adapter"}
+    assert wire._is_plain(msgspec.structs.replace(plain, **changed))
+    for change in ({"scope": "5e40b1feca4586cb"}, {"token_ids": (1, 2, 3, True)}, {"block_hashes": (-5, 2**63)}):
+        assert not wire._is_plain(msgspec.structs.replace(plain, **change))
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
