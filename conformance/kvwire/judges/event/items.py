@@ -158,7 +158,7 @@ def _differ(expected: Keys, own: Keys) -> tuple[str, str] | None:
 def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, str] | None:
     """What was expected and what was seen, where the keys of a block cannot be true of the tokens of the event.
 
-    Some of them are digest tokens, sent in clear: nothing is known of others.
+    Nothing is known where no digest token is sent in clear.
     """
     size, own = event.block_size or 1, keys[index]
     start, end = index * size, (index + 1) * size
@@ -166,6 +166,8 @@ def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, s
     for at, token in enumerate(event.tokens[:end]):
         if isinstance(token, bytes):
             begun.setdefault(token, []).append(at)
+    if not any(isinstance(token, bytes) for token in event.tokens):
+        return None
     here = {digest for digest, places in begun.items() if places[-1] >= start}
     first = {digest for digest, offset in own if offset == 0}
     if here != first:
