@@ -115,7 +115,7 @@ class _Round:
     def _wait(self, member: Member, peers: Peers) -> Outcome:
         """Give a rank work until it is heard; again where it is not. What came of the last attempt."""
         if member.subscriber is not None:
-            member.subscriber.quiet(self.session, self.session.limits.quiet_s)
+            member.subscriber.quiet(self.session, self.session.limits.quiet_s, member.fed_at)
         others = [other for other in self.members if other is not member] if peers == "busy" else []
         told: Outcome = "bound"
         for _ in self.session.attempts(member.instance.name):

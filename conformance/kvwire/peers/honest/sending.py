@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import zmq
 
 from kvwire.peers.honest.mark import PROBES, honest
 from kvwire.standard.protocol import Refused, Start
+from kvwire_reference.backlog import Backlog
 from kvwire_reference.binding import check_free
 from kvwire_reference.cache import CacheConfig, CacheEngine
 from kvwire_reference.endpoints import Cause, EndpointError, parse
@@ -72,6 +74,18 @@ class Dials(ZmqPublisher):
         return endpoint
 
 
+class _Shared(Backlog):
+    """From which two threads take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taking = threading.Lock()
+
+    def take(self) -> tuple[int, Batch]:
+        with self._taking:
+            return super().take()
+
+
 @honest(
     "drop-oldest",
     unlike="a full queue, of three batches, drops what has waited longest",
@@ -81,11 +95,15 @@ class Dials(ZmqPublisher):
     probes=("live", "batches", "pressure", "gaps"),
 )
 class DropOldest(ZmqPublisher):
+    def __init__(self, config: PublisherConfig) -> None:
+        super().__init__(config)
+        self._queue = _Shared()
+
     def publish(self, batch: Batch) -> bool:
         if batch.data_parallel_rank == self.rank:
             with self._lock:
                 full = not self._stopped and len(self._queue) >= self.config.max_queue
-                oldest, _ = self._queue.popleft() if full else (-1, None)
+                oldest = self._queue.take()[0] if full else -1
             if full:
                 self._count_drop(oldest, "the queue is full")
         return super().publish(batch)

@@ -151,16 +151,16 @@ class Subscriber:
                 connection=self.monitor.handshakes,
             )
 
-    def quiet(self, session: Session, quiet_s: float) -> None:
-        """Take until nothing came for a while."""
-        before, since = -1, time.monotonic()
+    def quiet(self, session: Session, quiet_s: float, since: float | None = None) -> None:
+        """Take until nothing came for a while: from now on, or from when something could last be expected."""
+        before, silent = self.seen, time.monotonic() if since is None else since
 
         def over() -> bool:
-            nonlocal before, since
+            nonlocal before, silent
             self.take()
             if self.seen != before:
-                before, since = self.seen, time.monotonic()
-            return time.monotonic() - since >= quiet_s
+                before, silent = self.seen, time.monotonic()
+            return time.monotonic() - silent >= quiet_s
 
         session.wait(over, session.limits.settle_s)
 
