@@ -456,7 +456,7 @@ def test_a_clear_of_one_medium_shows_the_reset_of_that_medium() -> None:
     story = after_reset(gpu, before=both, attempts=ATTEMPTS)
     assert speaks(story) == {"RES-006"}
     assert story.outcome("RES-006").findings[0].seen == "1 blocks are still announced"
-    assert speaks(after_reset(gpu, stored("x"), before=both)) == {"RES-006"}
+    assert speaks(after_reset(gpu, stored("x"), before=both, attempts=ATTEMPTS)) == {"RES-006"}
 
 
 def test_a_store_before_the_reset_shows() -> None:
