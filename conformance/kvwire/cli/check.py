@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import msgspec
 from rich.console import Console
 
 from kvwire.attack import targets
+from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
@@ -28,6 +27,8 @@ from kvwire.report.faces import Format, face, print_to
 from kvwire.standard import registry
 from kvwire.standard.registry import Profile, UnknownNameError
 from kvwire.trace import files
+from kvwire.trace.captures import capture
+from kvwire.trace.captures.capture import Told
 from kvwire.trace.records import Trace, TraceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -59,21 +60,7 @@ def progressing() -> Iterator[Progress]:
         yield lambda text: status.update(f"{text} …")
 
 
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """Inside, SIGTERM ends a run as Ctrl-C does: what was found is kept."""
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+FINISHING = "kvwire: what was found is judged and reported; once more ends at once\n"
 
 
 def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
@@ -225,6 +212,7 @@ def check(
     \b
     reference:                      the reference publisher (the default)
     mutant:NAME                     a publisher with one known fault (`kvwire mutants list`)
+    honest:NAME                     a publisher that keeps the standard in its own way (`kvwire honest list`)
     zmq:tcp://H:P?replay=tcp://H:P&topic=T&ranks=N&mode=connect|bind
                                     a running publisher; mode=bind when it dials
     zmq:… --drive openai:http://H:P/v1
@@ -264,19 +252,31 @@ def check(
             )
         return _judge(place.path, asked)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
-    with terminable(), progressing() as progress:
-        bounded = seconds if isinstance(place, ListenTarget) else None
-        recorded = run(place, settings(profile, mode, asked.ids, bounded), progress)
-    if record is not None:
-        files.write(recorded, record)
-    return _finish(recorded, asked)
+    with Endings(patience=1, said=FINISHING) as endings:
+        with progressing() as progress:
+            bounded = seconds if isinstance(place, ListenTarget) else None
+            recorded = run(place, settings(profile, mode, asked.ids, bounded), progress)
+        if record is not None:
+            files.write(recorded, record)
+        code = _finish(recorded, asked)
+        return Exit.INTERRUPTED if endings.told else code
 
 
 @click.command("judge")
 @click.argument("file", type=_FILE)
 @_judging
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    metavar="PORT[:REPLAY]",
+    help="Of a packet capture: a publish port, and its replay port; nothing else is read then. Repeatable.",
+)
+@click.option("--topic", help="Of a packet capture: the topic that the publisher declares.")
 def judge_command(
     file: Path,
+    ports: tuple[str, ...],
+    topic: str | None,
     json: Path | None,
     html: Path | None,
     junit: Path | None,
@@ -293,7 +293,12 @@ def judge_command(
 ) -> int:
     """Judge a recorded run again: the same trace gets the same verdicts.
 
-    Exit codes are those of `kvwire check`.
+    FILE is what `kvwire check --record` wrote, or a packet capture (pcap, pcapng) of a publisher's ports:
+    `tcpdump -s 0 -w kv.pcap port 5557`. A capture is judged passively; replay that others asked for is judged
+    where it was seen. Publish and replay ports are found by what is spoken there; name them with --port where a
+    capture began in the middle of connections and too little shows it. See docs/captures.md.
+
+    Exit codes are those of `kvwire check`; a file that is neither is 2.
     """
     written: dict[Format, Path | None] = {
         "json": json,
@@ -302,12 +307,30 @@ def judge_command(
         "markdown": markdown,
         "badge": badge,
     }
-    return _judge(file, _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose))
+    asked = _asked(written, github, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
+    return _judge(file, asked, Told(ports=dict(map(_port, ports)), topic=topic))
 
 
-def _judge(file: Path, asked: _Asked) -> int:
+def _port(text: str) -> tuple[int, int | None]:
+    """A publish port and its replay port."""
+    publish, _, replay = text.partition(":")
     try:
-        recorded = files.read(file)
+        found = (int(publish), int(replay) if replay else None)
+    except ValueError:
+        found = (0, None)
+    if not all(0 < port < 2**16 for port in found if port is not None):
+        raise click.UsageError(f"--port {text}: a port is a number from 1 to 65535, as in 5557 or 5557:5657")
+    return found
+
+
+def _judge(file: Path, asked: _Asked, told: Told | None = None) -> int:
+    try:
+        if capture.is_capture(file):
+            recorded = capture.read(file, told)
+        elif told is not None and (told.ports or told.topic is not None):
+            raise click.UsageError(f"{file} is no packet capture: --port and --topic say nothing of it")
+        else:
+            recorded = files.read(file)
     except TraceError as error:
         raise click.UsageError(str(error)) from None
     return _finish(recorded, asked)

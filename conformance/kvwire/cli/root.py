@@ -16,7 +16,7 @@ from kvwire.cli.check import check, judge_command
 from kvwire.cli.doctor import doctor
 from kvwire.cli.hash import hash_command
 from kvwire.cli.lookup import lookup_command
-from kvwire.cli.peers import mutants, serve
+from kvwire.cli.peers import honest, mutants, serve
 from kvwire.cli.report import report_command
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
@@ -116,6 +116,7 @@ main.add_command(baseline)
 main.add_command(hash_command)
 main.add_command(serve)
 main.add_command(mutants)
+main.add_command(honest)
 main.add_command(spec)
 main.add_command(vectors)
 main.add_command(selftest)
