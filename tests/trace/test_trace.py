@@ -65,7 +65,7 @@ def test_a_compressed_file_is_the_same_trace_and_equal_traces_are_equal_files(tm
     assert gzip.decompress(path.read_bytes()) == b"".join(files.lines(told()))
 
 
-@pytest.mark.parametrize("damage", [lambda raw: raw[:-9], lambda raw: b"{}\n", lambda raw: raw[:40] + b"x" + raw[41:]])
+@pytest.mark.parametrize("damage", [lambda raw: b"{}\n", lambda raw: raw[:40] + b"x" + raw[41:]])
 def test_a_damaged_compressed_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "run.kvtrace.gz"
     files.write(told(), path)
