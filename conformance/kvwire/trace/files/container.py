@@ -14,8 +14,8 @@ from typing import IO, Protocol
 
 import msgspec
 
-from kvwire.trace.files.ends import End, checked
-from kvwire.trace.packed import Digest, pack, unpack
+from kvwire.trace.files.ends import End, Item, checked
+from kvwire.trace.packed import TIME, Digest, pack, timed, unpack
 from kvwire.trace.records import Header, Record, TraceError
 
 try:
@@ -37,7 +37,8 @@ CHUNK_BYTES = 1 << 20
 CHUNK_MAX = 1 << 31
 """How large a chunk of a stranger may be, decompressed."""
 _RECORD = struct.Struct("<BQ")
-_MESSAGE = struct.Struct("<HIqQ")
+_BEFORE = 14
+"""How many bytes of a message, its channel, sequence and first time, stand before the time that we read."""
 _LENGTH = _RECORD.size
 
 
@@ -105,10 +106,10 @@ class McapEncoder:
         self._out.flush()
 
 
-def items(file: IO[bytes], digest: Digest) -> Iterator[Header | Record | End]:
-    """What stands in a container, in order: the header, records, the end where there is one.
+def items(file: IO[bytes], digest: Digest) -> Iterator[Item]:
+    """What stands in a container, in order: the header, records by chunks, the end where there is one.
 
-    A last chunk that is not whole was cut, and is left out. Each record is put into ``digest`` before it is given.
+    A last chunk that is not whole was cut, and is left out. Records are put into ``digest`` before they are given.
 
     Raises:
         TraceError: when it is no container of ours, or damaged before its end; the message has the place.
@@ -133,7 +134,7 @@ def items(file: IO[bytes], digest: Digest) -> Iterator[Header | Record | End]:
                 chunk = _chunk(content)
                 if header is None:
                     break
-                yield from _messages(chunk, digest, where)
+                yield _messages(chunk, digest, where)
             elif opcode == Opcode.DATA_END:
                 break
         except (msgspec.MsgspecError, McapError, struct.error, ValueError, RuntimeError, ZstdError) as error:
@@ -167,20 +168,23 @@ def _chunk(content: bytes) -> bytes:
     return stream.read(length)
 
 
-def _messages(chunk: bytes, digest: Digest, where: str) -> Iterator[Record]:
+def _messages(chunk: bytes, digest: Digest, where: str) -> list[Record]:
     """The records of a chunk."""
     view = memoryview(chunk)
+    records: list[Record] = []
+    hashed: list[bytes | memoryview] = []
     at = 0
     while at < len(chunk):
         opcode, length = _RECORD.unpack_from(chunk, at)
-        start, at = at + _LENGTH, at + _LENGTH + length
+        start, at = at + _LENGTH + _BEFORE, at + _LENGTH + length
         if opcode != Opcode.MESSAGE:
             continue
-        _, _, t_ns, _ = _MESSAGE.unpack_from(chunk, start)
-        data = view[start + _MESSAGE.size : at]
+        (t_ns,) = TIME.unpack_from(chunk, start)
         try:
-            record = unpack(t_ns, data)
+            record = unpack(t_ns, view[start + TIME.size : at])
         except msgspec.MsgspecError as error:
             raise TraceError(f"{where}: byte {start} of the chunk: not a record: {error}") from None
-        digest.add(t_ns, data if record.detail is None else pack(record))
-        yield record
+        records.append(record)
+        hashed.append(view[start:at] if record.detail is None else timed(record))
+    digest.add(hashed)
+    return records

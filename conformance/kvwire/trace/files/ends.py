@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kvwire.trace.records import FORMAT, Header, TraceError
+from kvwire.trace.records import FORMAT, Header, Record, TraceError
 
 EDITIONS = ("1",)
 """The editions of the standard by which a trace can be judged."""
@@ -21,6 +21,10 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool
     header: Header | msgspec.UnsetType = msgspec.UNSET
     continued: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+Item = Header | list[Record] | End
+"""What stands in a file: the header first, then records, some at once, and at last the end."""
 
 
 def checked(header: Header, where: str) -> Header:

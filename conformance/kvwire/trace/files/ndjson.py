@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from kvwire.trace import kinds
-from kvwire.trace.files.ends import End, checked
+from kvwire.trace.files.ends import End, Item, checked
+from kvwire.trace.packed import BATCH, Digest, timed
 from kvwire.trace.records import Header, Record, Trace, TraceError
 
 _NOTHING = msgspec.Raw(b"{}")
@@ -83,15 +84,34 @@ def _read_record(number: int, raw: bytes) -> Record:
     )
 
 
-def items(raw_lines: Iterable[bytes]) -> Iterator[Header | Record | End]:
+def items(raw_lines: Iterable[bytes], digest: Digest) -> Iterator[Item]:
     """What stands in the lines of a file, in order: the header, records, the end where there is one.
 
-    A last line without a line end that is not whole was cut, and is left out.
+    A last line without a line end that is not whole was cut, and is left out. Records are put into ``digest`` before
+    they are given.
 
     Raises:
         TraceError: when the header is missing, of another format or of an unknown edition, a line is no record, or a
             field of a known event is of a wrong type.
     """
+    batch: list[Record] = []
+    for item in _single(raw_lines):
+        if isinstance(item, Record):
+            batch.append(item)
+            if len(batch) < BATCH:
+                continue
+        digest.add([timed(record) for record in batch])
+        if batch:
+            yield batch
+            batch = []
+        if not isinstance(item, Record):
+            yield item
+    digest.add([timed(record) for record in batch])
+    if batch:
+        yield batch
+
+
+def _single(raw_lines: Iterable[bytes]) -> Iterator[Header | Record | End]:
     header = end = None
     number = 0
     try:

@@ -11,10 +11,10 @@ from typing import IO, Self
 import msgspec
 
 from kvwire.trace.files import ndjson
-from kvwire.trace.files.ends import End
+from kvwire.trace.files.ends import End, Item
 from kvwire.trace.files.forms import form_of
 from kvwire.trace.marks import ProbeMark
-from kvwire.trace.packed import Digest, pack
+from kvwire.trace.packed import Digest
 from kvwire.trace.planned import Left
 from kvwire.trace.records import Header, Record, Trace, TraceError
 
@@ -48,13 +48,11 @@ class Recording:
         self._files: list[IO[bytes] | gzip.GzipFile] = []
         self._items = self._of(self.paths[0])
         try:
-            first = self._next_of(self.paths[0])
+            self.header = self._header_of(self.paths[0])
         except TraceError:
             self.close()
             raise
-        assert isinstance(first, Header)
-        self.header = first
-        self._last: Header = first
+        self._last = self.header
         self.end: End | None = None
         """What stands behind the last record that was read; None where nothing does."""
         self._ended: Ended | None = None
@@ -89,8 +87,8 @@ class Recording:
         assert self._ended is not None, "known behind the last record only"
         return self._ended
 
-    def _of(self, path: Path) -> Iterator[Header | Record | End]:
-        """What stands in a file; each record is in the digest."""
+    def _of(self, path: Path) -> Iterator[Item]:
+        """What stands in a file; its records are in the digest."""
         for file in self._files:
             file.close()
         self._files.clear()
@@ -106,43 +104,36 @@ class Recording:
             if form_of(path) == "lines.gz":
                 raw = gzip.GzipFile(fileobj=file)
                 self._files.append(raw)
-            yield from self._digested(raw)
+            yield from ndjson.items(raw, self._digest)
         except OSError as error:
             raise TraceError(f"{path}: {error.strerror or error}") from None
         except TraceError as error:
             raise TraceError(f"{path}: {error}") from None
 
-    def _digested(self, raw: Iterable[bytes]) -> Iterator[Header | Record | End]:
-        for item in ndjson.items(raw):
-            if isinstance(item, Record):
-                self._digest.add(item.t_ns, pack(item))
-            yield item
-
-    def _next_of(self, path: Path) -> Header | Record | End:
+    def _header_of(self, path: Path) -> Header:
         item = next(self._items, None)
-        if item is None:
+        if not isinstance(item, Header):
             raise TraceError(f"{path}: the file is empty: a trace begins with its header")
         return item
 
     def _records(self, path: Path) -> Iterator[Record]:
-        own = 0
+        own = repeated = 0
         self.end = None
         if path != self.paths[0]:
             self._items = self._of(path)
-            header = self._next_of(path)
-            assert isinstance(header, Header)
-            self._last = header
-            repeats = 0 if header.part is None else header.part.repeats
-            self._digest.skipped = own = repeats
-            for _ in range(repeats):
-                next(self._items, None)
+            self._last = self._header_of(path)
+            repeated = 0 if self._last.part is None else self._last.part.repeats
+            self._digest.skipped = repeated
         for item in self._items:
-            if isinstance(item, Record):
-                own += 1
-                self._count += 1
-                if isinstance(item.detail, ProbeMark):
-                    self._mark(item.detail)
-                yield item
+            if isinstance(item, list):
+                new = item[repeated:]
+                repeated -= min(repeated, len(item))
+                own += len(item)
+                for record in new:
+                    self._count += 1
+                    if isinstance(record.detail, ProbeMark):
+                        self._mark(record.detail)
+                    yield record
             elif isinstance(item, End):
                 self.end = item
                 if item.end != own:
@@ -217,9 +208,9 @@ def parse(raw_lines: Iterable[bytes]) -> Trace:
     header: Header | None = None
     records: list[Record] = []
     end: End | None = None
-    for item in ndjson.items(raw_lines):
-        if isinstance(item, Record):
-            records.append(item)
+    for item in ndjson.items(raw_lines, Digest()):
+        if isinstance(item, list):
+            records += item
         elif isinstance(item, Header):
             header = item
         else:
