@@ -18,6 +18,7 @@ from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import DEADLINE_S, Progress, Settings, run, silent
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
+from kvwire.attack.witness import Recorder, whole
 from kvwire.cli.baseline import expectations, today
 from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.conclude import FilterError, conclude, select
@@ -28,6 +29,7 @@ from kvwire.report.console import render
 from kvwire.standard import registry
 from kvwire.standard.registry import Profile, UnknownNameError
 from kvwire.trace import files
+from kvwire.trace.files import Sink
 from kvwire.trace.records import Trace, TraceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -47,6 +49,18 @@ def _profile(name: str) -> Profile:
     try:
         return registry.profile(name)
     except UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def sink_of(path: Path, rotate: int | None = None) -> Sink:
+    """Where a run is recorded.
+
+    Raises:
+        click.UsageError: when nothing can be written there.
+    """
+    try:
+        return Sink(path, rotate=rotate, shield=whole)
+    except TraceError as error:
         raise click.UsageError(str(error)) from None
 
 
@@ -187,7 +201,9 @@ def _judging(command: click.decorators.FC) -> click.decorators.FC:
 @click.argument("target", default="reference:")
 @_judging
 @click.option("--drive", metavar="openai:URL", help="Drive the engine behind zmq:… by its OpenAI-compatible API.")
-@click.option("--record", type=_FILE, help="Write the trace of the run to this file; judge it again with `judge`.")
+@click.option(
+    "--record", type=_FILE, help="Write the trace of the run to this file, as it comes; judge it again with `judge`."
+)
 @click.option(
     "--for",
     "seconds",
@@ -249,12 +265,15 @@ def check(
             )
         return _judge(place.path, asked)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
+    sink = None if record is None else sink_of(record)
     with _terminable(), _progress() as progress:
         bounded = seconds if isinstance(place, ListenTarget) else None
-        recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress)
-    if record is not None:
-        files.write(recorded, record)
-    return _finish(recorded, asked)
+        recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress, Recorder(sink=sink))
+    code = _finish(recorded, asked)
+    if sink is None or sink.failed is None:
+        return code
+    click.echo(f"kvwire: --record {sink.failed}", err=True)
+    return Exit.ERROR
 
 
 @click.command("judge")

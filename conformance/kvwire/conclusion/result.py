@@ -25,6 +25,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     """The first line: what was run against what. ``only`` are the ids and areas that it was restricted to,
     ``reproduce`` is the command that runs it again. ``not_run`` says of each probe that was not carried out to its end
     why, where the trace tells.
+
+    The digests are what the result follows from, so that anybody can derive it again (``kvwire verify``): of the
+    standard, of the source of the judges, and of what was recorded, whatever the form of its file. So are how strict
+    the exit code is, and the file of expected failures with the day on which it was held against the run.
     """
 
     format: str
@@ -39,6 +43,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     probes: list[str]
     left_out: list[str]
     statement_sha256: str
+    standard_sha256: str = ""
+    judges_sha256: str = ""
+    recording_sha256: str = ""
+    strict: bool = False
+    allow_inconclusive: bool = False
+    expected_sha256: str = ""
+    expected_on: str = ""
     only: list[str] = msgspec.field(default_factory=list)
     not_run: dict[str, Left] = msgspec.field(default_factory=dict)
     reproduce: str = ""
@@ -100,6 +111,7 @@ What = Literal[
     "stopped",
     "one-rank",
     "refused",
+    "cut-short",
 ]
 """What a notice is about: the closed list."""
 
