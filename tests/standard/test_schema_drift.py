@@ -51,6 +51,8 @@ def members(name: str, definition: str) -> tuple[set[str], set[str]]:
         (Planned, "trace", "planned", set()),
         (result.Notice, "result", "notice", {"kind"}),
         (result.Trouble, "result", "trouble", {"kind"}),
+        (result.Recording, "result", "recording", {"kind"}),
+        (result.Total, "result", "total", {"kind"}),
         (result.Outcome, "result", "outcome", {"kind"}),
         (result.Summary, "result", "summary", {"kind"}),
         (verdict.Finding, "result", "finding", set()),

@@ -436,6 +436,11 @@ class Recorder:
         sights = [self._sight(stream, source) for source in self.witnesses(stream)]
         return all((sight.last, sight.payload) == (sights[0].last, sights[0].payload) for sight in sights)
 
+    @property
+    def deaf(self) -> bool:
+        """Whether every witness has ended by itself."""
+        return all(witness.closing for witness in self._witnesses.values())
+
     # ending
 
     def close(self) -> None:

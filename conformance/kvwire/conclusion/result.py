@@ -131,6 +131,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     text: str
 
 
+Ended = Literal["whole", "interrupted", "cut"]
+"""How a recording ended: as its writer wanted, by the user, or not at all."""
 NoClaim = Literal["quick", "only", "interrupted", "cut", "lost"]
 """Why a run makes no claim of conformance: the closed list."""
 INCOMPLETE: frozenset[NoClaim] = frozenset({"cut", "lost"})
@@ -158,6 +160,32 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     interrupted: bool = False
     expected: int = 0
     unexpected: list[str] = msgspec.field(default_factory=list)
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="recording"):
+    """In a stream of several recordings, what the lines behind it are about, up to the next; ``error``: why none are.
+
+    ``name`` is that of its file, or of the first of its ``parts`` and the last one's number.
+    """
+
+    name: str
+    parts: int = 1
+    records: int = 0
+    ended: Ended | None = None
+    error: str = ""
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="total"):
+    """The last line of a stream of several recordings: how many there are, by verdict, and the exit code.
+
+    ``verdict`` and ``exit`` are absent when it was interrupted.
+    """
+
+    recordings: int
+    verdicts: dict[str, int]
+    verdict: Verdict | None = None
+    exit: int | None = None
+    interrupted: bool = False
 
 
 Line = Run | Outcome | Hole | Stream | Notice | Trouble | Summary

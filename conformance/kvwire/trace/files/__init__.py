@@ -5,7 +5,7 @@ writes while a run goes on.
 """
 
 from kvwire.trace.files.ends import EDITIONS, End
-from kvwire.trace.files.forms import form_of, part_of, recordings
+from kvwire.trace.files.forms import ENDINGS, form_of, part_of, recordings
 from kvwire.trace.files.ndjson import Line, lines, record_line
 from kvwire.trace.files.reading import Ended, Recording, open_recording, parse, read
 from kvwire.trace.files.writing import Sink, convert, saved, write
@@ -13,6 +13,7 @@ from kvwire.trace.packed import digest
 
 __all__ = [
     "EDITIONS",
+    "ENDINGS",
     "End",
     "Ended",
     "Line",

@@ -27,6 +27,12 @@ def part_of(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number:04d}")
 
 
+def last_part(path: Path) -> int:
+    """The highest number of a part that lies beside the path; 0 where none does."""
+    names = (other.name for other in path.absolute().parent.glob("*") if other.name.startswith(f"{path.name}."))
+    return max((int(name.rpartition(".")[2]) for name in names if _PART.search(name)), default=0)
+
+
 def recordings(folder: Path) -> list[Path]:
     """The recordings of a folder and of those below it, sorted."""
     return sorted(path for path in folder.rglob("*") if _PART.sub("", path.name).endswith(ENDINGS) and path.is_file())

@@ -56,7 +56,7 @@ class Recording:
         self.end: End | None = None
         """What stands behind the last record that was read; None where nothing does."""
         self._ended: Ended | None = None
-        self._count = 0
+        self._count = self._at = 0
         self._begun: list[str] = []
         self._done: set[str] = set()
 
@@ -77,9 +77,17 @@ class Recording:
         Raises:
             TraceError: when the file is damaged; the message names file and place.
         """
-        for path in self.paths:
+        for at, path in enumerate(self.paths):
+            self._at = at
             yield from self._records(path)
         self._conclude()
+
+    @property
+    def position(self) -> float:
+        """How much of it was read, from 0 to 1."""
+        done = sum(path.stat().st_size for path in self.paths[: self._at])
+        here = self._files[0].tell() if self._files and not self._files[0].closed else 0
+        return min(1.0, (done + here) / max(1, sum(path.stat().st_size for path in self.paths)))
 
     @property
     def ended(self) -> Ended:
@@ -187,13 +195,13 @@ def open_recording(*paths: Path) -> Recording:
     return Recording(paths)
 
 
-def read(path: Path) -> Trace:
+def read(*paths: Path) -> Trace:
     """Read a whole recording into memory. One that was cut short is read as far as it goes (``Trace.cut``).
 
     Raises:
         TraceError: when it is none; the message names the file.
     """
-    with open_recording(path) as recording:
+    with open_recording(*paths) as recording:
         records = tuple(recording)
     ended = recording.ended
     return Trace(header=ended.header, records=records, interrupted=ended.interrupted, cut=ended.cut)

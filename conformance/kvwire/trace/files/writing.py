@@ -18,7 +18,7 @@ import msgspec
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.files import ndjson
 from kvwire.trace.files.ends import End
-from kvwire.trace.files.forms import Form, form_of, part_of
+from kvwire.trace.files.forms import Form, form_of, last_part, part_of
 from kvwire.trace.files.reading import Recording
 from kvwire.trace.marks import Witnesses
 from kvwire.trace.records import Header, Part, Record, Trace, TraceError
@@ -145,7 +145,8 @@ class Sink:
 
     ``add`` only takes a record; ``push`` writes what was taken, at the latest when the run ``end``s. Up to ``begin``
     everything waits, as a file begins with its header. With ``rotate``, the recording goes into files of about so many
-    bytes, numbered from 1, each of which can be judged alone. ``shield`` puts interrupts off while a record is written.
+    bytes, each of which can be judged alone; their numbers go on behind those of files that are there. ``shield`` puts
+    interrupts off while a record is written.
 
     A full disk ends the writing, not the run: ``failed`` says why, and what was written stays.
 
@@ -169,7 +170,7 @@ class Sink:
         self._rotate = rotate
         self._shield = shield
         self._of = secrets.token_hex(8)
-        self._part = 1
+        self._first = self._part = 1 if rotate is None else last_part(path) + 1
         self._taken: list[Record] = []
         self._header: Header | None = None
         self._standing: dict[tuple[str, str], Record] = {}
@@ -183,7 +184,7 @@ class Sink:
         """The files of the recording so far."""
         if self._rotate is None:
             return (self.path,)
-        return tuple(part_of(self.path, number) for number in range(1, self._part + 1))
+        return tuple(part_of(self.path, number) for number in range(self._first, self._part + 1))
 
     @property
     def size(self) -> int:
@@ -208,7 +209,7 @@ class Sink:
     def _of_part(self, header: Header) -> Header:
         if self._rotate is None:
             return header
-        part = Part(of=self._of, number=self._part, repeats=len(self._standing) if self._part > 1 else 0)
+        part = Part(of=self._of, number=self._part, repeats=len(self._standing) if self._part > self._first else 0)
         return msgspec.structs.replace(header, part=part)
 
     @contextlib.contextmanager

@@ -1,0 +1,134 @@
+"""``kvwire judge``: recordings, one or many."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import click
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from kvwire.cli.judging import (
+    Options,
+    asked_for,
+    console_of,
+    finish,
+    judging_options,
+    progress_of,
+    terminable,
+)
+from kvwire.judges.verdict import Exit
+from kvwire.recordings.judging import Answer, Tally, answers, default_workers
+from kvwire.recordings.units import Unit, units
+from kvwire.report.console import render
+from kvwire.report.recordings import row, totals
+from kvwire.trace import files
+from kvwire.trace.records import Record, Trace, TraceError
+
+TELL_RECORDS = 5000
+"""After how many records progress is shown."""
+
+
+@click.command("judge")
+@click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@judging_options
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Judge several recordings by so many processes (one a processor)."
+)
+def judge_command(
+    paths: tuple[Path, ...],
+    json: Path | None,
+    profile: str | None,
+    only: tuple[str, ...],
+    expected: Path | None,
+    strict: bool,
+    allow_inconclusive: bool,
+    quiet: bool,
+    verbose: bool,
+    workers: int | None,
+) -> int:
+    """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
+
+    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap) or a folder of them. Several give one result stream, in the order
+    in which they are named, and one line each; the parts of one recording (FILE.0001 …) are judged as one. One that
+    cannot be read, or whose worker dies, is an error that is named, and the others are judged all the same.
+
+    Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
+    """
+    options = asked_for(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
+    return judged(paths, options, workers)
+
+
+def judged(paths: Sequence[Path], options: Options, workers: int | None = None) -> int:
+    """Judge, report, and give the exit code.
+
+    Raises:
+        click.UsageError: when there is nothing to judge.
+    """
+    try:
+        found = units(paths)
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
+    if len(found) == 1:
+        return _one(found[0], options)
+    return _many(found, options, workers or default_workers())
+
+
+def _one(unit: Unit, options: Options) -> int:
+    if unit.error:
+        raise click.UsageError(unit.error)
+    try:
+        with progress_of() as progress, files.open_recording(*unit.paths) as recording:
+            records: list[Record] = []
+            for count, record in enumerate(recording):
+                records.append(record)
+                if count % TELL_RECORDS == 0:
+                    progress(f"reading {unit.name}, {recording.position:.0%}")
+            ended = recording.ended
+            progress(f"judging {unit.name}, {len(records)} records")
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
+    trace = Trace(header=ended.header, records=tuple(records), interrupted=ended.interrupted, cut=ended.cut)
+    if not options.quiet:
+        how = f"cut short: {ended.cut}" if ended.cut else "whole, but interrupted" if ended.interrupted else "whole"
+        parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
+        console_of().print(Text(f"{unit.name}: {len(records)} records{parts}, {how}", style="dim"))
+    return finish(trace, options)
+
+
+def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
+    tally, interrupted = Tally(), False
+    with contextlib.ExitStack() as stack:
+        out = None if options.json is None else stack.enter_context(options.json.open("wb"))
+        stack.enter_context(terminable())
+        progress = stack.enter_context(progress_of())
+        console = console_of()
+        told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
+        try:
+            with contextlib.closing(told):
+                for answer in told:
+                    tally.add(answer)
+                    _tell(answer, options, out, console)
+        except KeyboardInterrupt:
+            interrupted = True
+        total = tally.total(interrupted=interrupted)
+        if out is not None:
+            out.write(msgspec.json.encode(total, order="deterministic") + b"\n")
+        if not options.quiet:
+            console.print(totals(total, len(found)))
+    return Exit.INTERRUPTED if total.exit is None else total.exit
+
+
+def _tell(answer: Answer, options: Options, out: IO[bytes] | None, console: Console) -> None:
+    if out is not None:
+        out.write(answer.dump())
+        out.flush()
+    if options.quiet:
+        return
+    console.print(row(answer.recording, answer.result))
+    if options.verbose and answer.result is not None:
+        render(answer.result, console, verbose=True)
