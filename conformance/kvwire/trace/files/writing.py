@@ -23,6 +23,8 @@ from kvwire.trace.files.reading import Recording
 from kvwire.trace.marks import Witnesses
 from kvwire.trace.records import Header, Part, Record, Trace, TraceError
 
+FULL = 0.95
+"""A part that has this much of its size is not filled any more."""
 FLUSH_S = 1.0
 """What was recorded so long ago can be read, whatever happens to the writer."""
 
@@ -235,8 +237,10 @@ class Sink:
         with self._guarded():
             taken, self._taken = self._taken, []
             for record in taken:
-                if self._rotate is not None and self._encoder.size >= self._rotate and self._in_part:
-                    self._next()
+                if self._rotate is not None and self._encoder.size >= self._rotate:
+                    self._encoder.flush()  # what waits is counted as it is, not as it will be compressed
+                    if self._encoder.size >= FULL * self._rotate and self._in_part:
+                        self._next()
                 self._encoder.add(record)
                 self._in_part += 1
                 self.written += 1
