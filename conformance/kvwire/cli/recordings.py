@@ -1,7 +1,8 @@
-"""``kvwire convert`` and ``kvwire verify``: what is done with recordings besides judging them."""
+"""``kvwire convert``, ``scrub`` and ``verify``: what is done with recordings besides judging them."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from kvwire.cli.baseline import expectations
 from kvwire.cli.judging import FILE
 from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
+from kvwire.recordings import scrub as scrubbing
 from kvwire.recordings.units import Unit, units
 from kvwire.recordings.verifying import verified
 from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
+KEY_BYTES, KEY_LEAST = 32, 16
 _PATHS = click.Path(path_type=Path)
 
 
@@ -44,7 +47,7 @@ def convert(paths: tuple[Path, ...], path: Path) -> int:
 
     The parts of one recording (FILE.0001 …) become one file.
     """
-    unit = one_of(paths)
+    unit = _other(one_of(paths), path)
     try:
         with files.open_recording(*unit.paths) as recording:
             files.convert(recording, path)
@@ -53,6 +56,49 @@ def convert(paths: tuple[Path, ...], path: Path) -> int:
     if recording.ended.cut:
         click.echo(f"{path}: {recording.ended.cut}", err=True)
     return Exit.CONFORMANT
+
+
+@click.command()
+@click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=_PATHS)
+@click.option("--output", "-o", "path", type=FILE, required=True, help="Its ending says the form.")
+@click.option("--key-file", type=FILE, help="At least 16 secret bytes, so that another recording is replaced alike.")
+def scrub(paths: tuple[Path, ...], path: Path, key_file: Path | None) -> int:
+    """Write a recording without its prompts, to be given away.
+
+    Token ids, salts, names of adapters and sessions, multimodal digests, topics, hosts and folders are replaced by
+    keyed bijections; hashes are computed again where their function is known, and replaced where it is not. Without
+    --key-file the key is random and thrown away. Verdicts stay, but for those that docs/recordings.md names. What
+    cannot be kept is left out and named. Times, numbers, lengths, LoRA ids, media, ranks and ports stay as they are.
+    """
+    unit = _other(one_of(paths), path)
+    try:
+        named = scrubbing.scrub(unit.paths, path, _key(key_file))
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
+    for what, count in sorted(named.items()):
+        click.echo(f"{what}: {count}")
+    return Exit.CONFORMANT
+
+
+def _key(path: Path | None) -> bytes:
+    if path is None:
+        return secrets.token_bytes(KEY_BYTES)
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"--key-file {path}: {error.strerror}") from None
+    if len(key) < KEY_LEAST:
+        raise click.UsageError(
+            f"--key-file {path}: {len(key)} bytes, at least {KEY_LEAST} are needed: `head -c {KEY_BYTES} /dev/urandom`"
+        )
+    return key
+
+
+def _other(unit: Unit, path: Path) -> Unit:
+    """The recording, if it is not to be replaced by what is made of it."""
+    if path.exists() and any(path.samefile(own) for own in unit.paths):
+        raise click.UsageError(f"{path} is the recording itself: name another file")
+    return unit
 
 
 @click.command()

@@ -17,7 +17,7 @@ from kvwire.cli.hash import hash_command
 from kvwire.cli.judge import judge_command
 from kvwire.cli.peers import mutants, serve
 from kvwire.cli.record import record_command
-from kvwire.cli.recordings import convert, verify
+from kvwire.cli.recordings import convert, scrub, verify
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
@@ -111,6 +111,7 @@ main.add_command(check)
 main.add_command(judge_command)
 main.add_command(record_command)
 main.add_command(convert)
+main.add_command(scrub)
 main.add_command(verify)
 main.add_command(baseline)
 main.add_command(hash_command)
