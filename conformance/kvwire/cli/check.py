@@ -14,7 +14,7 @@ from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import Recorder
 from kvwire.cli.judge import judged
-from kvwire.cli.judging import FILE, asked_for, finish, judging_options, progress_of, terminable
+from kvwire.cli.judging import FILE, Options, finish, judging_options, progressing, terminable
 from kvwire.cli.record import sink_of
 from kvwire.judges.verdict import Exit
 
@@ -28,7 +28,7 @@ WORK_S = 5.0
 """What ``--for`` leaves at least for everything but listening."""
 
 
-def _settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
+def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seconds: float | None) -> Settings:
     """How a run is made; ``seconds`` to listen to a target that nobody drives bound what else is done."""
     limits, deadline_s = Limits(), DEADLINE_S
     if mode == "quick":
@@ -56,14 +56,7 @@ def _settings(profile: str | None, mode: Mode, only: frozenset[str] | None, seco
 @click.option("--thorough", is_flag=True, help="Everything, long runs under pressure included (minutes).")
 def check(
     target: str,
-    json: Path | None,
-    profile: str | None,
-    only: tuple[str, ...],
-    expected: Path | None,
-    strict: bool,
-    allow_inconclusive: bool,
-    quiet: bool,
-    verbose: bool,
+    options: Options,
     drive: str | None,
     record: Path | None,
     seconds: float | None,
@@ -96,7 +89,6 @@ def check(
             place = targets.drive(place, drive)
     except TargetError as error:
         raise click.UsageError(str(error)) from None
-    asked = asked_for(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
     if quick and thorough:
         raise click.UsageError("--quick and --thorough exclude each other")
     if isinstance(place, TraceTarget):
@@ -104,13 +96,13 @@ def check(
             raise click.UsageError(
                 "a trace is judged, not run: --record, --for, --quick and --thorough say nothing here"
             )
-        return judged((place.path,), asked)
+        return judged((place.path,), options)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     sink = None if record is None else sink_of(record)
-    with terminable(), progress_of() as progress:
+    with terminable(), progressing() as progress:
         bounded = seconds if isinstance(place, ListenTarget) else None
-        recorded = run(place, _settings(profile, mode, asked.ids, bounded), progress, Recorder(sink=sink))
-    code = finish(recorded, asked)
+        recorded = run(place, settings(options.how.profile, mode, options.ids, bounded), progress, Recorder(sink=sink))
+    code = finish(recorded, options)
     if sink is None or sink.failed is None:
         return code
     click.echo(f"kvwire: --record {sink.failed}", err=True)

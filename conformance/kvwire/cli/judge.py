@@ -8,24 +8,23 @@ from pathlib import Path
 from typing import IO
 
 import click
-import msgspec
-from rich.console import Console
 from rich.text import Text
 
 from kvwire.cli.judging import (
     Options,
-    asked_for,
-    console_of,
     finish,
     judging_options,
-    progress_of,
+    progressing,
     terminable,
 )
+from kvwire.cli.screen import screen
+from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, Tally, answers, default_workers
+from kvwire.recordings.judging import Answer, Tally, answers, default_workers, line
 from kvwire.recordings.units import Unit, units
-from kvwire.report.console import render
+from kvwire.report.faces import face, print_to
 from kvwire.report.recordings import row, totals
+from kvwire.report.visible import safe
 from kvwire.trace import files
 from kvwire.trace.records import Record, Trace, TraceError
 
@@ -41,14 +40,7 @@ TELL_RECORDS = 5000
 )
 def judge_command(
     paths: tuple[Path, ...],
-    json: Path | None,
-    profile: str | None,
-    only: tuple[str, ...],
-    expected: Path | None,
-    strict: bool,
-    allow_inconclusive: bool,
-    quiet: bool,
-    verbose: bool,
+    options: Options,
     workers: int | None,
 ) -> int:
     """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
@@ -59,7 +51,6 @@ def judge_command(
 
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """
-    options = asked_for(json, profile, only, expected, strict, allow_inconclusive, quiet, verbose)
     return judged(paths, options, workers)
 
 
@@ -82,7 +73,7 @@ def _one(unit: Unit, options: Options) -> int:
     if unit.error:
         raise click.UsageError(unit.error)
     try:
-        with progress_of() as progress, files.open_recording(*unit.paths) as recording:
+        with progressing() as progress, files.open_recording(*unit.paths) as recording:
             records: list[Record] = []
             for count, record in enumerate(recording):
                 records.append(record)
@@ -96,39 +87,51 @@ def _one(unit: Unit, options: Options) -> int:
     if not options.quiet:
         how = f"cut short: {ended.cut}" if ended.cut else "whole, but interrupted" if ended.interrupted else "whole"
         parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
-        console_of().print(Text(f"{unit.name}: {len(records)} records{parts}, {how}", style="dim"))
+        screen().print(Text(f"{unit.name}: {len(records)} records{parts}, {how}", style="dim"))
     return finish(trace, options)
 
 
 def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
+    if "badge" in options.files:
+        raise click.UsageError(f"--badge is of one result, and there are {len(found)} recordings")
     tally, interrupted = Tally(), False
+    kept: list[Result] = []
+    keeps = options.github or not options.files.keys() <= {"json"}
     with contextlib.ExitStack() as stack:
-        out = None if options.json is None else stack.enter_context(options.json.open("wb"))
+        stream = options.files.get("json")
+        out = None if stream is None else stack.enter_context(stream.open("wb"))
         stack.enter_context(terminable())
-        progress = stack.enter_context(progress_of())
-        console = console_of()
+        progress = stack.enter_context(progressing())
         told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
         try:
             with contextlib.closing(told):
                 for answer in told:
                     tally.add(answer)
-                    _tell(answer, options, out, console)
+                    _tell(answer, options, out)
+                    if keeps and answer.result is not None:
+                        kept.append(answer.result)
         except KeyboardInterrupt:
             interrupted = True
         total = tally.total(interrupted=interrupted)
         if out is not None:
-            out.write(msgspec.json.encode(total, order="deterministic") + b"\n")
-        if not options.quiet:
-            console.print(totals(total, len(found)))
+            out.write(line(total))
+    for kind, path in options.files.items():
+        if kind != "json":
+            path.write_bytes(face(kept, kind))
+    if options.github:
+        click.echo(face(kept, "github"), nl=False)
+    if not options.quiet:
+        screen().print(totals(total, len(found)))
     return Exit.INTERRUPTED if total.exit is None else total.exit
 
 
-def _tell(answer: Answer, options: Options, out: IO[bytes] | None, console: Console) -> None:
+def _tell(answer: Answer, options: Options, out: IO[bytes] | None) -> None:
     if out is not None:
         out.write(answer.dump())
         out.flush()
     if options.quiet:
         return
-    console.print(row(answer.recording, answer.result))
+    report = None if answer.result is None else safe(answer.result)
+    screen().print(row(safe(answer.recording), report))
     if options.verbose and answer.result is not None:
-        render(answer.result, console, verbose=True)
+        print_to(screen(), [answer.result], verbose=True)

@@ -3,49 +3,83 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 from rich.console import Console
 
 from kvwire.cli.baseline import expectations, today
-from kvwire.conclusion import result
+from kvwire.cli.screen import screen
 from kvwire.conclusion.conclude import FilterError, select
-from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.judging import Asked, concluded
-from kvwire.report.console import render
+from kvwire.report.faces import Format, face, print_to
 from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
 from kvwire.trace.records import Trace
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 Progress = Callable[[str], None]
-PIPE_COLUMNS = 140
-"""How wide a report is that goes into a pipe or a file."""
+FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
+"""The faces of a result that have an option each that names a file."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trace is judged, and where what is found goes."""
+    """How a recording is judged, and where what is found goes."""
 
     how: Asked
     ids: frozenset[str] | None
-    json: Path | None
+    files: dict[Format, Path]
+    github: bool
     quiet: bool
     verbose: bool
 
 
-def judging_options(command: click.decorators.FC) -> click.decorators.FC:
-    """The options that checking and judging share."""
+def judging_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The options that checking and judging share; the command gets them as one, tried before anything is done."""
+
+    @functools.wraps(command)
+    def gathered(
+        *,
+        profile: str | None,
+        only: tuple[str, ...],
+        expected: Path | None,
+        strict: bool,
+        allow_inconclusive: bool,
+        github: bool,
+        quiet: bool,
+        verbose: bool,
+        **others: Any,
+    ) -> int:
+        written = {kind: others.pop(kind) for kind in FILES}
+        asked = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
+        options = Options(
+            ids=_ids(only),
+            how=_asked(profile, expected, asked),
+            files={kind: path for kind, path in written.items() if path is not None},
+            github=github,
+            quiet=quiet,
+            verbose=verbose,
+        )
+        for kind, path in options.files.items():
+            writable(path, f"--{kind}")
+        return command(options=options, **others)
+
     for option in reversed(
         (
             click.option("--json", type=FILE, help="Write the result stream (NDJSON) to this file."),
+            click.option("--html", type=FILE, help="Write a page with all evidence to this file."),
+            click.option("--junit", type=FILE, help="Write JUnit XML to this file."),
+            click.option("--markdown", type=FILE, help="Write Markdown, as for a job's summary, to this file."),
+            click.option("--badge", type=FILE, help="Write the JSON of an endpoint badge to this file."),
+            click.option("--github", is_flag=True, help="Print annotations as GitHub's workflow commands too."),
             click.option("--profile", help="Hold it to this profile: core, replay, ranks, …; `ranks+replay` is both."),
             click.option(
                 "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
@@ -62,54 +96,35 @@ def judging_options(command: click.decorators.FC) -> click.decorators.FC:
             click.option("--verbose", "-v", is_flag=True, help="A row for each sentence and stream besides."),
         )
     ):
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return gathered
 
 
-def asked_for(
-    json: Path | None,
-    profile: str | None,
-    only: tuple[str, ...],
-    expected: Path | None,
-    strict: bool,
-    allow_inconclusive: bool,
-    quiet: bool,
-    verbose: bool,
-) -> Options:
-    """The shared options, tried before a run: what would lose its result after it is refused.
-
-    Raises:
-        click.UsageError: when one of them cannot be used.
-    """
+def _ids(only: tuple[str, ...]) -> frozenset[str] | None:
     try:
-        ids = select(only, registry.load())
+        return select(only, registry.load())
+    except FilterError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _asked(profile: str | None, expected: Path | None, wanted: Wanted) -> Asked:
+    try:
         if profile is not None:
             registry.profile(profile)
-    except (FilterError, UnknownNameError) as error:
+    except UnknownNameError as error:
         raise click.UsageError(str(error)) from None
-    writable(json, "--json")
-    return Options(
-        ids=ids,
-        how=Asked(
-            wanted=Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive),
-            profile=profile,
-            expected=None if expected is None else expectations(expected),
-            today=today(),
-        ),
-        json=json,
-        quiet=quiet,
-        verbose=verbose,
-    )
+    entries = None if expected is None else expectations(expected)
+    return Asked(wanted=wanted, profile=profile, expected=entries, today=today())
 
 
-def writable(path: Path | None, option: str) -> None:
+def writable(path: Path, option: str) -> None:
     """Refuse before the run what would lose its result after it."""
-    if path is not None and not path.absolute().parent.is_dir():
+    if not path.absolute().parent.is_dir():
         raise click.UsageError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
 
 
 @contextlib.contextmanager
-def progress_of() -> Iterator[Progress]:
+def progressing() -> Iterator[Progress]:
     """What is being done, on a terminal; nothing in a pipe."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -136,27 +151,18 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def console_of() -> Console:
-    """Where the report goes; a pipe has no width, and lines that are broken in it are hard to search."""
-    console = Console(soft_wrap=False)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(soft_wrap=False, width=PIPE_COLUMNS)
-
-
 def finish(judged: Trace, options: Options) -> int:
     """Judge, report, and give the exit code."""
     try:
         outcome = concluded(judged, options.how)
     except UnknownNameError as error:
         raise click.UsageError(str(error)) from None
-    if options.json is not None:
-        options.json.write_bytes(result.dump(outcome))
+    for kind, path in options.files.items():
+        path.write_bytes(face([outcome], kind, [judged] if kind == "html" else ()))
+    if options.github:
+        click.echo(face([outcome], "github"), nl=False)
     if not options.quiet:
-        render(outcome, console_of(), verbose=options.verbose)
-    return code_of(outcome)
-
-
-def code_of(outcome: Result) -> int:
-    """The exit code of a result."""
+        print_to(screen(), [outcome], verbose=options.verbose)
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
     assert outcome.summary.exit is not None

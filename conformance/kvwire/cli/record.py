@@ -14,7 +14,7 @@ from kvwire.attack.recording import record
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import whole
-from kvwire.cli.judging import FILE, progress_of
+from kvwire.cli.judging import FILE, progressing
 from kvwire.cli.quantities import Duration, Size
 from kvwire.judges.verdict import Exit
 from kvwire.trace.files import Sink
@@ -65,7 +65,7 @@ def record_command(
         raise click.UsageError(f"{path} is there already: name another file, or replace it with --overwrite")
     sink = sink_of(path, rotate)
     began = time.monotonic()
-    with _stopping() as stopped, progress_of() as progress:
+    with _stopping() as stopped, progressing() as progress:
         done = record(
             place,
             sink,

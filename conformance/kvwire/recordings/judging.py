@@ -15,13 +15,15 @@ from multiprocessing.context import SpawnProcess
 
 import msgspec
 
-from kvwire.conclusion import expected_failures, result
+from kvwire.conclusion import expected_failures
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.result import Recording, Result, Total
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit, Verdict, aggregate
 from kvwire.recordings.units import Unit
+from kvwire.report.faces import face
+from kvwire.report.visible import ascii_json
 from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files
@@ -63,8 +65,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     def dump(self) -> bytes:
         """Its lines of a result stream of many."""
-        line = msgspec.json.encode(self.recording, order="deterministic") + b"\n"
-        return line if self.result is None else line + result.dump(self.result)
+        return line(self.recording) + (b"" if self.result is None else dumped(self.result))
+
+
+def line(what: Recording | Total) -> bytes:
+    """One line of a result stream of many."""
+    return ascii_json(msgspec.json.encode(what, order="deterministic")) + b"\n"
+
+
+def dumped(outcome: Result) -> bytes:
+    """The result stream of one recording, as `--json` writes it."""
+    return face([outcome], "json")
 
 
 def answer(unit: Unit, asked: Asked) -> Answer:

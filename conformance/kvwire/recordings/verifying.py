@@ -10,7 +10,7 @@ from kvwire.conclusion import expected_failures, provenance, result
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.result import Outcome, Recording, Result, ResultError, Total
 from kvwire.conclusion.summary import Wanted
-from kvwire.recordings.judging import Answer, Asked, Tally, answer
+from kvwire.recordings.judging import Answer, Asked, Tally, answer, dumped, line
 from kvwire.recordings.units import Unit
 
 SHOWN = 10
@@ -38,7 +38,7 @@ def verified(raw: bytes, units: Sequence[Unit], expected: tuple[Entry, ...] | No
             continue
         again = answer(unit, _asked(lines, expected) if lines else Asked())
         tally.add(again)
-        if again.dump() != msgspec.json.encode(recording, order="deterministic") + b"\n" + lines:
+        if again.dump() != line(recording) + lines:
             yield from (f"{recording.name}: {text}" for text in _block(recording, lines, again, expected))
     yield from (f"{name}: the result does not speak of it" for name in by_name)
     if last != tally.total():
@@ -53,14 +53,14 @@ def _blocks(raw: bytes) -> tuple[list[tuple[Recording, bytes]], Total]:
     """Each recording of a stream with the lines of its result, and the last line."""
     blocks: list[tuple[Recording, list[bytes]]] = []
     total: Total | None = None
-    for number, line in enumerate(raw.splitlines(keepends=True), 1):
+    for number, text in enumerate(raw.splitlines(keepends=True), 1):
         try:
-            if line.startswith(b'{"kind":"recording"'):
-                blocks.append((msgspec.json.decode(line, type=Recording), []))
-            elif line.startswith(b'{"kind":"total"'):
-                total = msgspec.json.decode(line, type=Total)
+            if text.startswith(b'{"kind":"recording"'):
+                blocks.append((msgspec.json.decode(text, type=Recording), []))
+            elif text.startswith(b'{"kind":"total"'):
+                total = msgspec.json.decode(text, type=Total)
             else:
-                blocks[-1][1].append(line)
+                blocks[-1][1].append(text)
         except msgspec.MsgspecError as error:
             raise ResultError(f"line {number}: not of a result stream ({error})") from None
     if total is None:
@@ -85,7 +85,7 @@ def _one(raw: bytes, unit: Unit, expected: tuple[Entry, ...] | None) -> Iterator
     again = answer(unit, _asked(raw, expected))
     if again.result is None:
         yield again.recording.error
-    elif result.dump(again.result) != raw:
+    elif dumped(again.result) != raw:
         yield from _differences(result.parse(raw), again.result, expected)
 
 
