@@ -184,13 +184,13 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
         probes=list(header.probes),
         left_out=list(header.left_out),
         only=list(wanted.only),
+        allow_inconclusive=wanted.allow_inconclusive,
         not_run={probe.name: probe.left for probe in header.plan if probe.left is not None},
         statement_sha256=header.statement.digest,
         standard_sha256=provenance.standard(),
         judges_sha256=provenance.judges(),
         recording_sha256=digest(trace),
         strict=wanted.strict,
-        allow_inconclusive=wanted.allow_inconclusive,
         reproduce=shlex.join(words),
     )
 

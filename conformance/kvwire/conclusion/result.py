@@ -23,8 +23,8 @@ class ResultError(ValueError):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="run"):
     """The first line: what was run against what. ``only`` are the ids and areas that it was restricted to,
-    ``reproduce`` is the command that runs it again. ``not_run`` says of each probe that was not carried out to its end
-    why, where the trace tells.
+    ``allow_inconclusive`` whether what was to be shown and was not counts for nothing, ``reproduce`` is the command
+    that runs it again. ``not_run`` says of each probe that was not carried out to its end why, where the trace tells.
 
     The digests are what the result follows from, so that anybody can derive it again (``kvwire verify``): of the
     standard, of the source of the judges, and of what was recorded, whatever the form of its file. So are how strict
@@ -47,10 +47,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     judges_sha256: str = ""
     recording_sha256: str = ""
     strict: bool = False
-    allow_inconclusive: bool = False
     expected_sha256: str = ""
     expected_on: str = ""
     only: list[str] = msgspec.field(default_factory=list)
+    allow_inconclusive: bool = False
     not_run: dict[str, Left] = msgspec.field(default_factory=dict)
     reproduce: str = ""
 

@@ -72,7 +72,7 @@ def standing(report: Result, outcome: result.Outcome) -> Standing:
             strict = summary.exit == Exit.NOT_CONFORMANT and summary.verdict is Verdict.WARN
             return Standing.FAILED if strict else Standing.PASSED
         case Verdict.INCONCLUSIVE:
-            wanted = outcome.requirement in summary.conclusive_missing and summary.exit != Exit.CONFORMANT
+            wanted = outcome.requirement in summary.conclusive_missing and not report.run.allow_inconclusive
             return Standing.ERROR if wanted else Standing.SKIPPED
         case Verdict.ERROR:
             return Standing.ERROR
