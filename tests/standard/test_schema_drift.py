@@ -323,7 +323,9 @@ def expected(kind: type[Detail]) -> dict[str, Any]:
 
 def test_every_kind_of_record_has_its_definition() -> None:
     definitions = schemas.load()["trace"]["$defs"]
-    assert {"header", "part", "planned", "stream", "record", "end", *BASES.values(), *map(label, KINDS)} == set(definitions)
+    assert {"header", "part", "planned", "stream", "record", "end", *BASES.values(), *map(label, KINDS)} == set(
+        definitions
+    )
     assert {name: definitions[name] for name in BASES.values()} == {name: shape(base) for base, name in BASES.items()}
     assert definitions["record"]["allOf"] == [{"$ref": f"#/$defs/{label(kind)}"} for kind in KINDS]
 

@@ -128,7 +128,7 @@ def test_what_cannot_be_read_says_where_and_why(lines: list[bytes], message: str
         files.parse(file_of(*lines))
 
 
-def test_a_file_that_was_cut_anywhere_is_no_trace() -> None:
+def test_lines_that_were_cut_anywhere_are_no_whole_trace() -> None:
     whole = b"".join(files.lines(told()))
     assert files.parse(whole.splitlines(keepends=True)) == told()
     for end in [*range(0, len(whole) - 1, 97), len(whole) - 2]:

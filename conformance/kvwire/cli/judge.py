@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import IO
 
 import click
-from rich.text import Text
 
 from kvwire.cli.judging import (
     Options,
@@ -85,9 +84,9 @@ def _one(unit: Unit, options: Options) -> int:
         raise click.UsageError(str(error)) from None
     trace = Trace(header=ended.header, records=tuple(records), interrupted=ended.interrupted, cut=ended.cut)
     if not options.quiet:
-        how = f"cut short: {ended.cut}" if ended.cut else "whole, but interrupted" if ended.interrupted else "whole"
+        how = "cut short" if ended.cut else "whole, but interrupted" if ended.interrupted else "whole"
         parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
-        screen().print(Text(f"{unit.name}: {len(records)} records{parts}, {how}", style="dim"))
+        click.echo(f"{unit.name}: {len(records)} records{parts}, {how}", err=True)
     return finish(trace, options)
 
 

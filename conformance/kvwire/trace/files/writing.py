@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import stat
@@ -134,12 +135,17 @@ class _Lines:
         self._push()
 
 
-def _encoder(form: Form, out: _Out, level: int = 6) -> Encoder:
+def _encoders(form: Form, level: int = 6) -> Callable[[_Out], Encoder]:
+    """What writes files of a form.
+
+    Raises:
+        TraceError: when a package is missing that it needs.
+    """
     if form == "mcap":
         from kvwire.trace.files.container import McapEncoder
 
-        return McapEncoder(out)
-    return _Lines(out, level if form == "lines.gz" else None)
+        return McapEncoder
+    return functools.partial(_Lines, level=level if form == "lines.gz" else None)
 
 
 class Sink:
@@ -196,8 +202,9 @@ class Sink:
     def _open(self) -> None:
         path = self.files[-1]
         try:
+            encoder = _encoders(form_of(path))
             self._out = _Out(path)
-            self._encoder = _encoder(form_of(path), self._out)
+            self._encoder = encoder(self._out)
         except OSError as error:
             raise TraceError(f"{path}: {error.strerror}") from None
 
@@ -295,11 +302,12 @@ def saved(path: Path) -> Iterator[Encoder]:
         TraceError: when the path is something else than a regular file, or cannot be written.
     """
     refuse_special(path)
+    encoder = _encoders(form_of(path), level=9)
     partial = path.with_name(f"{path.name}.partial")
     try:
         out = _Out(partial)
         try:
-            yield _encoder(form_of(path), out, level=9)
+            yield encoder(out)
             out.close()
             partial.replace(path)
         except BaseException:
