@@ -102,10 +102,12 @@ class _Lines:
         self._out = out
         self._waiting = bytearray()
         self._compress = None if level is None else zlib.compressobj(level, wbits=31)
+        self._inside = 0
+        """How many bytes were compressed since the last flush: what they come to is not known yet."""
 
     @property
     def size(self) -> int:
-        return self._out.tell() + len(self._waiting)
+        return self._out.tell() + len(self._waiting) + self._inside
 
     def begin(self, header: Header) -> None:
         self._line(ndjson.encode(header))
@@ -115,7 +117,10 @@ class _Lines:
 
     def _line(self, line: bytes) -> None:
         line += b"\n"
-        self._waiting += line if self._compress is None else self._compress.compress(line)
+        if self._compress is not None:
+            self._inside += len(line)
+            line = self._compress.compress(line)
+        self._waiting += line
         if len(self._waiting) >= ndjson.BUFFER:
             self._push()
 
@@ -126,6 +131,7 @@ class _Lines:
     def flush(self) -> None:
         if self._compress is not None:
             self._waiting += self._compress.flush(zlib.Z_SYNC_FLUSH)
+            self._inside = 0
         self._push()
 
     def end(self, end: End) -> None:
