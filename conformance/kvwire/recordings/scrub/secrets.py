@@ -21,8 +21,11 @@ SHORT, SHORT_TEXT, TEXT = 6, 5, 16
 CONVENTIONAL = frozenset({"", "kv-events"})
 """Topics that say nothing of anybody."""
 DIRECTORIES = frozenset({"", "tmp", "run", "var", "dev", "shm", "home", "user"})
-_ENDPOINT = re.compile(r"[a-z][a-z0-9]*://[^\s'\"`,;]*|[\w.\-]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
-_KEPT = re.compile(r"''|\"\"|``|\bempty\b|\btcp\b|\bipc\b|\binproc\b")
+_SAID = re.compile(
+    r"(?P<endpoint>[a-z][a-z0-9]*://[^\s'\"`,;]*|[\w.\-]+:\d+|\[[0-9a-fA-F:]+\]:\d+)"
+    r"|(?P<kept>''|\"\"|``|\bempty\b|\btcp\b|\bipc\b|\binproc\b)"
+)
+"""What is left of free words: endpoints, and what judges look for."""
 _TAG = re.compile(r"[0-9a-f]{16}\Z")
 _BEGINNINGS = ("adapter:", "no answer")
 _WHOLE = frozenset({"", "interrupted"})
@@ -180,12 +183,9 @@ class Secrets:
         """What somebody said in free words: the endpoints in it, and the few words that judges look for."""
         if text in _WHOLE:
             return text
-        found = sorted(
-            [(match.start(), self.endpoint(match[0])) for match in _ENDPOINT.finditer(text)]
-            + [(match.start(), match[0]) for match in _KEPT.finditer(text)]
-        )
+        found = [match[0] if match.lastgroup == "kept" else self.endpoint(match[0]) for match in _SAID.finditer(text)]
         beginning = next((words for words in _BEGINNINGS if text.startswith(words)), "")
-        return " … ".join([beginning, *(word for _, word in found), ""]).strip()
+        return " … ".join([beginning, *found, ""]).strip()
 
 
 def scope_tag(salt: str) -> str:
