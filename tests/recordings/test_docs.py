@@ -17,12 +17,12 @@ from kvwire.judges.verdict import Exit
 from kvwire.recordings.units import units
 from kvwire.trace import files
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(400)]
 PAGE = Path(__file__).parents[2] / "docs" / "recordings.md"
 STAND_INS = {
     "tcp://HOST:5557": "ipc://live",
     "--for 1h": "--batches 300",
-    "--rotate 1GB --for 7d": "--rotate 64KiB --batches 2500",
+    "--rotate 1GB --for 7d": "--rotate 64KiB --batches 900",
     "--record run.mcap": "--record run.mcap --quick --quiet",
 }
 """What a test has no host, no week and no gigabyte for."""
@@ -38,7 +38,7 @@ def commands() -> list[str]:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Path]:
     """A folder in which the reference serves at `ipc://live`."""
-    command = [sys.executable, "-m", "kvwire", "serve", "--endpoint", "ipc://live", "--rate", "400"]
+    command = [sys.executable, "-m", "kvwire", "serve", "--endpoint", "ipc://live", "--rate", "800"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
