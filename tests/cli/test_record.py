@@ -21,7 +21,8 @@ from kvwire.trace import files
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.records import LIVE, Trace, TraceError
 
-BOUND_S = 60.0
+pytestmark = pytest.mark.timeout(300)
+BOUND_S = 100.0
 """For anything that a loaded machine is slow at."""
 
 
@@ -64,10 +65,29 @@ def target(room: Path) -> Iterator[str]:
     stop(process)
 
 
-def recording(target: str, path: Path, *options: str) -> subprocess.Popen[str]:
-    """`kvwire record` in another process."""
-    command = (*KVWIRE, "record", target, "-o", str(path), *options)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def recording() -> Iterator[Start]:
+    """Starts `kvwire record` in another process, which is gone at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(target: str, path: Path, preexec_fn: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            (*KVWIRE, "record", target, "-o", str(path)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=preexec_fn,  # noqa: PLW1509
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def judged(path: Path) -> tuple[int, str]:
@@ -77,7 +97,9 @@ def judged(path: Path) -> tuple[int, str]:
 
 @pytest.mark.network
 @pytest.mark.parametrize(("number", "form"), [(signal.SIGINT, "mcap"), (signal.SIGTERM, "kvtrace")])
-def test_a_signal_ends_a_recording_with_a_whole_file(target: str, tmp_path: Path, number: int, form: str) -> None:
+def test_a_signal_ends_a_recording_with_a_whole_file(
+    target: str, recording: Start, tmp_path: Path, number: int, form: str
+) -> None:
     path = tmp_path / f"run.{form}"
     process = recording(target, path)
     until(lambda: heard(path) > 20)
@@ -90,7 +112,7 @@ def test_a_signal_ends_a_recording_with_a_whole_file(target: str, tmp_path: Path
 
 
 @pytest.mark.network
-def test_what_a_kill_leaves_is_judged_and_said_to_be_cut(target: str, tmp_path: Path) -> None:
+def test_what_a_kill_leaves_is_judged_and_said_to_be_cut(target: str, recording: Start, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     process = recording(target, path)
     until(lambda: heard(path) > 40)
@@ -119,7 +141,9 @@ def test_what_a_kill_leaves_of_a_check_is_judged_and_its_probes_are_not_taken_fo
 
 
 @pytest.mark.network
-def test_a_lost_connection_is_tried_again_and_both_lives_are_in_the_file(room: Path, tmp_path: Path) -> None:
+def test_a_lost_connection_is_tried_again_and_both_lives_are_in_the_file(
+    room: Path, recording: Start, tmp_path: Path
+) -> None:
     path = tmp_path / "run.kvtrace"
     first = serve(room)
     process = recording(f"zmq:ipc://{room}/live", path)
@@ -164,15 +188,12 @@ def test_where_nobody_is_the_file_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.network
-def test_a_full_disk_is_an_error_that_names_the_file_and_what_was_written_is_kept(target: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_that_names_the_file_and_what_was_written_is_kept(
+    target: str, recording: Start, tmp_path: Path
+) -> None:
     path = tmp_path / "run.kvtrace"
     limit = 200_000
-    process = subprocess.Popen(
-        (*KVWIRE, "record", target, "-o", str(path)),
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),  # noqa: PLW1509
-    )
+    process = recording(target, path, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     _, said = process.communicate(timeout=BOUND_S)
     assert process.returncode == Exit.ERROR
     assert said == f"kvwire: {path}: File too large; the file holds what was recorded before\n"
