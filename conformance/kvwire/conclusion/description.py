@@ -11,7 +11,7 @@ from kvwire.judges.area import Context
 from kvwire.trace.marks import Joined
 from kvwire.trace.records import Record, Records, told
 from kvwire.wire.dialect import read_slowly
-from kvwire.wire.events import Form
+from kvwire.wire.events import Form, group_kind
 from kvwire.wire.framing import split_live, split_replay
 
 
@@ -47,6 +47,13 @@ def remarks(context: Context, muting: Muting, records: Records) -> tuple[str, ..
     unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
     if unknown:
         notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
+    groups: dict[str, set[int]] = {}
+    for _, _, event in timelines.events(timeline):
+        if event.spec_kind is not None and group_kind(event.group, event.spec_kind, event.window) == "unknown":
+            groups.setdefault(event.spec_kind, set()).add(event.group)
+    for kind, members in sorted(groups.items()):
+        where = f"group{'s' if len(members) > 1 else ''} {', '.join(map(str, sorted(members)))}"
+        notes.append(f"nothing is concluded about the chains of {where}, of the kind {kind!r}")
     joined = [joiner for _, joiner in told(records, Joined)]
     if joined:
         same = sum(j.settled and j.complete and not j.missing and not j.extra for j in joined)

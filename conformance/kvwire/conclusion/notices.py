@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import Notice
+from kvwire.history.senders import senders
 from kvwire.trace.calls import CacheCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import fell_silent
@@ -78,8 +79,9 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
         found.append(Notice(what="silent", streams=list(ended), after_s=at, text=said))
     if stopped:
         found.append(_stopped(sorted(stopped), own, clock))
+    found += _interleaved(judged, trace, clock)
     found += _twins(judged)
-    found += _refused(trace)
+    found += _refused(trace, clock)
     return tuple(found)
 
 
@@ -164,6 +166,15 @@ def _stopped(stopped: list[str], own: Mapping[str, Records], clock: _Clock) -> N
     return Notice(what="stopped", streams=stopped, after_s=at, text=said)
 
 
+def _interleaved(judged: Sequence[Judged], trace: Trace, clock: _Clock) -> Iterator[Notice]:
+    """Streams on which several counters interleave."""
+    for one in judged:
+        if (found := senders(one.timeline)) is not None:
+            at, name = clock.at(trace.records[found.record]), one.stream.name
+            said = f"{name} from {seconds(at)} on: {found.text}"
+            yield Notice(what="several-senders", streams=[name], after_s=at, text=said)
+
+
 def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:
     """Streams that carry the same rank."""
     by_rank: dict[int, list[str]] = {}
@@ -177,11 +188,11 @@ def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:
             yield Notice(what="one-rank", streams=names, text=f"{count} streams carry rank {rank}: {listed(names)}")
 
 
-def _refused(trace: Trace) -> Iterator[Notice]:
+def _refused(trace: Trace, clock: _Clock) -> Iterator[Notice]:
     """Prompts that the publisher under test refused, by what they have beside tokens."""
     own = {stream.name for stream in trace.header.streams}
     asked: Counter[str] = Counter()
-    refused: dict[str, list[str]] = {}
+    refused: dict[str, list[tuple[float, str]]] = {}
     for record in trace.records:
         call = record.detail
         if not isinstance(call, CacheCall) or record.stream not in own:
@@ -190,7 +201,9 @@ def _refused(trace: Trace) -> Iterator[Notice]:
         sort = " and ".join(name for name, value in parts if value is not None) or "tokens alone"
         asked[sort] += 1
         if call.refused is not None:
-            refused.setdefault(sort, []).append(call.refused)
-    for sort, texts in refused.items():
-        said = f"refused: {len(texts)} of {asked[sort]} prompts with {sort} ({_on_one_line(texts[0])})"
-        yield Notice(what="refused", text=said)
+            refused.setdefault(sort, []).append((clock.at(record), call.refused))
+    for sort, times in refused.items():
+        (at, why), prompts = times[0], f"prompt{'s' if asked[sort] > 1 else ''} with {sort}"
+        first = "" if len(times) == 1 else "the first "
+        said = f"refused: {len(times)} of {asked[sort]} {prompts}, {first}after {seconds(at)} ({_on_one_line(why)})"
+        yield Notice(what="refused", after_s=at, text=said)

@@ -162,9 +162,9 @@ class Chain(Area):
         """A store that says where its blocks hang."""
         if event.whole and "parent_block_hash" in event.keys:
             self.nil_at_the_start(batch, event)
-        scope = _Scope(event.lora_name, event.lora_id, event.scope)
+        scope = _Scope(event.lora_name, event.lora_id or None, event.scope)
         if event.parent is not None:
-            if kind == "window":
+            if kind == "window" and self.facts.partial is False:
                 self.window_parent(batch, event, event.parent)
             elif kind == "dense" and self.facts.partial is False:
                 self.resident_parent(batch, event, event.parent)
@@ -223,11 +223,12 @@ class Chain(Area):
     @judge(
         "KVW-CHN-002",
         unclaimed=unless(lambda _, statement: "window" in map(_declared, statement.groups)),
+        declares="groups.window",
         memory="O(window)",
     )
     def window_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:
         """KVW-CHN-002: A publisher MUST name as parent, in a window group, only a block that was stored in that group
-        since the last clear of the incarnation.
+        since the last clear of the incarnation, partial entries excepted.
 
         A window may have freed the parent: that it was stored is enough, residency is not asked for.
         """
@@ -254,7 +255,8 @@ class Chain(Area):
         elif state is State.ABSENT:
             say.broke(
                 f"a parent that is resident in group {event.group}",
-                f"parent {parent} of block {event.hashes[0]} is resident in none of its locations",
+                f"parent {parent} of block {event.hashes[0]} is resident in none of its locations"
+                + self.facts.ended_in(parent),
                 at_batch(batch, event=event, stored=self.facts.stored_in(parent)),
             )
 
@@ -262,8 +264,8 @@ class Chain(Area):
     def same_scope(self, say: Say, batch: Batch, event: Event, parent: int, scope: _Scope) -> None:
         """KVW-CHN-006: A publisher MUST NOT name as parent a block of another reuse scope.
 
-        Decided where both events name an adapter or carry a scope tag: nil is no knowledge. A block that was stored in
-        several scopes is of each of them.
+        Decided where both events name an adapter or carry a scope tag: nil, or an id of 0, is no knowledge. A block
+        that was stored in several scopes is of each of them.
         """
         known = self.scopes.get((event.group, parent)) or frozenset()
         told = {_compare(scope, other) for other in known}

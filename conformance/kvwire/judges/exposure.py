@@ -88,7 +88,7 @@ class Exposure(Area):
         elif wide and refused:
             say.saw()
 
-    @judge("KVW-EXP-003", unclaimed=_no_clear_salts)
+    @judge("KVW-EXP-003", unclaimed=_no_clear_salts, declares='salt = "clear"')
     def salts_in_private(self, say: Say, index: int, place: EndpointSeen, *, reached: bool, refused: bool) -> None:
         """KVW-EXP-003: A publisher that declares `salt = "clear"` MUST NOT bind an endpoint that is reachable more
         widely than its host without authenticating clients.

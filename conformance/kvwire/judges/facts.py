@@ -14,13 +14,14 @@ from typing import NamedTuple
 from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
 from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
-from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
+from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Timeline
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
 from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
 from kvwire.trace.records import Records, told
 from kvwire.trace.stimuli import Offer, Prompt, offers, prompts
+from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
 
 
@@ -60,6 +61,9 @@ class Facts:
         self.locations: set[Location] = set()
         """Where blocks were stored, in whatever incarnation."""
         self.stores = Stores()
+        self._removals = Stores()
+        self._clear = -1
+        """The number of the batch that cleared last, in this incarnation."""
         self.changes: Sequence[Change] = ()
         """What the event that is being shown does, block by block."""
         self.cleared: frozenset[Key] = frozenset()
@@ -94,6 +98,21 @@ class Facts:
                 if own[record.frames] <= max(others, default=0):
                     found.add(index)
         return frozenset(found)
+
+    @functools.cached_property
+    def reused(self) -> tuple[Batch, ...]:
+        """Batches that came live under a number which another had, without a disconnect; each once."""
+        records = dict(self._records)
+        found: list[Batch] = []
+        for live in self._timeline.live:
+            if live.arrival is Arrival.REUSED and live.record not in self.copies:
+                content = (records[live.record].frames or (b"",))[-1]
+                seen = frozenset({live.source})
+                reading = read(content)
+                found.append(
+                    Batch(number=live.number, payload=content, record=live.record, seen_by=seen, reading=reading)
+                )
+        return tuple(found)
 
     @functools.cached_property
     def stimuli(self) -> Records:
@@ -168,6 +187,8 @@ class Facts:
         self._sizes.clear()
         self.ledger.begin(origin_known=incarnation.origin_known)
         self.stores.begin()
+        self._removals.begin()
+        self._clear = -1
 
     def on_gap(self) -> None:
         """Something is missing, or cannot be read."""
@@ -206,11 +227,34 @@ class Facts:
         return None if size is None else (event.block_size or 0) < size
 
     def after_event(self, batch: Batch, event: Event) -> None:
-        """The areas have seen it: what it stores was stored in this batch."""
-        if event.sound and event.kind == "stored":
+        """The areas have seen it: what it stores was stored in this batch, what it removes removed."""
+        if not event.sound:
+            return
+        if event.kind == "stored":
             self.stores.add(batch.number, event.hashes)
+        elif event.kind == "removed":
+            self._removals.add(batch.number, event.hashes)
+        else:
+            self._clear = batch.number
 
     def stored_in(self, block: int | None) -> str | None:
         """The number of the batch that stored a block last, before the event that is being shown; None: not known."""
         number = None if block is None else self.stores.last(block)
         return None if number is None else str(number)
+
+    def ended_in(self, block: int) -> str:
+        """Where a block is instead, or what ended it since it was stored last, for the end of a finding; else empty."""
+        places = (place for place in self.locations if self.ledger.state(Key(place, block)) is State.RESIDENT)
+        if held := " and ".join(sorted(map(str, places))):
+            return f"; it is in {held}"
+        stored, removed = self.stores.last(block), self._removals.last(block)
+        if stored is not None and self._clear > max(stored, -1 if removed is None else removed):
+            return f"; the last clear was in number {self._clear}"
+        return "" if stored is None or removed is None or removed < stored else f"; it was removed in number {removed}"
+
+    def removed_since(self, block: int | None, other: int) -> str:
+        """That a block was removed since another was stored last, for the end of a finding; empty where it was not."""
+        removed, stored = (None if block is None else self._removals.last(block)), self.stores.last(other)
+        if removed is None or stored is None or removed <= stored:
+            return ""
+        return f"; its parent {block} was removed in number {removed}"

@@ -80,7 +80,11 @@ class Liveness(Area):
         elif long:
             say.note(f"{situation}: a call took {long[0].longest_ms:.0f} ms, and the next ones did not")
 
-    @judge("KVW-LIV-002", unclaimed=unless(lambda _, statement: statement.bounds.heartbeat_s is not None))
+    @judge(
+        "KVW-LIV-002",
+        unclaimed=unless(lambda _, statement: statement.bounds.heartbeat_s is not None),
+        declares="bounds.heartbeat_s",
+    )
     def beats(self, say: Say, index: int, idle: IdleDone) -> None:
         """KVW-LIV-002: A publisher SHOULD send an empty batch when it has sent nothing for the declared interval
         `heartbeat_s`.

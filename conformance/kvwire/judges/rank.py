@@ -45,6 +45,9 @@ class Rank(Area):
             self.declared(batch, batch.reading.rank, self.context.stream.rank)
 
     def finish(self) -> None:
+        if "rank" not in self.context.header.sets:
+            for batch in self.facts.reused:
+                self.on_batch(batch)
         self._waits()
         self._topologies()
         ranks = self.facts.ranks
@@ -84,7 +87,12 @@ class Rank(Area):
                 at_element(batch, 2),
             )
 
-    @judge("KVW-RNK-003", unclaimed=unless(lambda stream, _: stream.rank is not None), memory="O(1)")
+    @judge(
+        "KVW-RNK-003",
+        unclaimed=unless(lambda stream, _: stream.rank is not None),
+        declares="streams.rank",
+        memory="O(1)",
+    )
     def declared(self, say: Say, batch: Batch, rank: int, declared: int | None) -> None:
         """KVW-RNK-003: A publisher MUST send as rank the rank whose cache the stream describes, as declared for the
         stream.

@@ -122,7 +122,22 @@ def test_counted_stores_and_removals_balance() -> None:
     assert {story.outcome(name).reason for name in ("RES-001", "RES-002")} == {Reason.NOT_CLAIMED}
     story.send(removed("a"))
     assert speaks(story) == {"RES-004"}
-    assert story.outcome("RES-004").findings[0].seen == f"one more removal of {block('a') % 2**64} than stores"
+    seen = f"one more removal of {block('a') % 2**64} than stores; it was removed in number 4"
+    assert story.outcome("RES-004").findings[0].seen == seen
+
+
+def test_a_finding_names_what_may_have_caused_it() -> None:
+    """A removal of a whole chain lost its tail: what comes next stores the tail a second time."""
+    story = sent(stored("abc"), removed("a"), stored("abc"))
+    findings = story.outcome("RES-001").findings
+    assert findings[0].seen.endswith(f"; its parent {block('a') % 2**64} was removed in number 2")
+    assert findings[1].seen.endswith("stored a second time")
+    story = sent(stored("a"), removed("a"), removed("a"))
+    assert story.outcome("RES-002").findings[0].seen.endswith("which is not; it was removed in number 2")
+    story = sent(stored("a", medium="CPU"), removed("a"))
+    assert story.outcome("RES-002").findings[0].seen.endswith("which is not; it is in medium CPU, group 0")
+    story = sent(stored("a"), cleared(), removed("a"))
+    assert story.outcome("RES-002").findings[0].seen.endswith("which is not; the last clear was in number 2")
 
 
 def test_counted_after_a_late_join() -> None:
@@ -249,6 +264,25 @@ def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing(
     held(story, "a")
     story.send(stored("a"))
     assert "RES-005" not in speaks(story)
+
+
+@pytest.mark.parametrize(
+    ("batches", "broken"),
+    [
+        ([[stored("ab")]], set()),  # c came and went
+        ([[stored("abc")], [stored("d", "b")]], {"RES-003"}),  # c was announced before it went
+        ([[stored("ab")], [removed("c")]], {"RES-002"}),  # the removal of c is still there
+        ([[stored("ab")], [stored("d", "c"), removed("d")]], {"CHN-003"}),  # a child of c is
+    ],
+)
+def test_a_pair_that_is_left_out_does_not_show_and_what_is_none_does(
+    batches: list[list[Event]], broken: set[str]
+) -> None:
+    story = Story().begin()
+    for events in batches:
+        story.send(*events)
+    held(story, "abd")
+    assert story.spoken().keys() == broken
 
 
 @pytest.mark.parametrize(
@@ -404,6 +438,18 @@ def test_a_reset_that_does_not_show_within_the_bound(events: tuple[Event, ...], 
     assert finding.expected.endswith("within 5.0 s of the reset")
     assert finding.where.record is not None
     assert story.records[finding.where.record].event == "reset"
+
+
+def test_a_clear_of_one_medium_shows_the_reset_of_that_medium() -> None:
+    both = (stored("ab"), stored("a", medium="CPU"))
+    gpu, cpu = ({**cleared(), "medium": medium} for medium in ("GPU", "CPU"))
+    assert after_reset(gpu).verdict("RES-006") == (PASS, 1)
+    assert after_reset(gpu, cpu, before=both).verdict("RES-006") == (PASS, 1)
+    assert after_reset(removed("ab"), cpu, before=both).verdict("RES-006") == (PASS, 1)
+    story = after_reset(gpu, before=both)
+    assert speaks(story) == {"RES-006"}
+    assert story.outcome("RES-006").findings[0].seen == "1 blocks are still announced"
+    assert speaks(after_reset(gpu, stored("x"), before=both)) == {"RES-006"}
 
 
 def test_a_store_before_the_reset_shows() -> None:

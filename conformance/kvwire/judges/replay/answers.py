@@ -17,6 +17,8 @@ CUT_SHORT = {
     "over": "the run ended in the middle of it",
 }
 """Outcomes of an exchange that leave open how the publisher would have ended it."""
+LEGACY_FORMS = ("replay-bare", "none")
+"""What can be declared of replay besides the form of this edition."""
 
 
 class Answers(Area):
@@ -70,6 +72,7 @@ class Answers(Area):
         for item in exchange.data:
             number = number_of(item.sequence)
             record = None if number is None else sent.get(number)
+            self.declared_form(item)
             self.as_live(item, None if record is None else self.live_frames[record])
         if exchange.odd:
             self.odd_shape(exchange)
@@ -125,6 +128,28 @@ class Answers(Area):
                     ),
                 )
                 return
+
+    @judge(
+        "KVW-REP-026",
+        unclaimed=unless(lambda _, statement: statement.replay_form in LEGACY_FORMS),
+        declares='replay_form other than "replay-topic"',
+        memory="O(1)",
+    )
+    def declared_form(self, say: Say, item: Item) -> None:
+        """KVW-REP-026: A publisher that declares another replay form than `replay-topic` MUST keep to it: replayed
+        batches without a topic frame under `replay-bare`, none under `none`.
+
+        That the form it keeps to is no form of this edition is for KVW-REP-001.
+        """
+        form = self.context.statement.replay_form
+        if form not in LEGACY_FORMS:
+            return
+        if form == "replay-bare" and item.topic is None:
+            say.saw()
+        else:
+            expected = "no batch, as no replay is declared" if form == "none" else "a batch without a topic frame"
+            seen = "replay-bare" if item.topic is None else "replay-topic"
+            say.broke(expected, f"a batch of {len(item.frames)} frames (form {seen})", _at(item))
 
     def odd_shape(self, exchange: Exchange) -> None:
         """Messages that are neither form of a batch, nor an end marker of another shape (KVW-REP-003)."""
@@ -215,7 +240,10 @@ class Answers(Area):
             )
 
     @judge(
-        "KVW-REP-014", unclaimed=unless(lambda _, statement: "end_payload" not in statement.extensions), memory="O(1)"
+        "KVW-REP-014",
+        unclaimed=unless(lambda _, statement: "end_payload" not in statement.extensions),
+        declares='extensions other than "end_payload"',
+        memory="O(1)",
     )
     def empty_marker(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-014: A publisher MUST NOT put a payload into the end marker unless it declares the extension

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from kvwire.cache.ledger import Key, Ledger, State
+from collections.abc import Set
+
+from kvwire.cache.ledger import ALL, Key, Ledger, State
 from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, unless
-from kvwire.judges.facts import Change
+from kvwire.judges.facts import Change, cleared_by
 from kvwire.judges.residency.answer import Answer
 from kvwire.judges.verdict import Where
 from kvwire.standard.statement import Residency as Policy
@@ -53,12 +55,14 @@ class _Reset:
         """Whether it has shown: by a clear, or by the removal of everything, if everything is known."""
         return self.cleared or (self.complete and self.some and not self.left)
 
-    def on_event(self, batch: Batch, event: Event, changed: set[Key]) -> None:
-        """Follow what comes after it: an event, and the keys that it names."""
+    def on_event(self, batch: Batch, event: Event, changed: Set[Key]) -> None:
+        """Follow what comes after it: an event, and the keys that it names, or ends as a clear of some locations."""
         if self.cleared or self.early is not None or (self.idle and self.visible):
             return
-        if event.kind == "cleared":
+        if event.kind == "cleared" and cleared_by(event) == ALL:
             self.cleared = True
+        elif event.kind == "cleared":
+            self.left -= changed
         elif event.kind == "removed":
             self.left -= {key for key in changed if self.ledger.state(key) is not State.RESIDENT}
         elif self.idle and (self.left or not self.complete):
@@ -109,7 +113,8 @@ class Residency(Area):
         if not event.sound:
             return
         if self.reset is not None:
-            self.reset.on_event(batch, event, {change.key for change in self.facts.changes})
+            changed = self.facts.cleared or {change.key for change in self.facts.changes}
+            self.reset.on_event(batch, event, changed)
         if event.kind == "cleared" and batch.number:  # the leading clear ends what nobody announced
             self.cleared |= self.facts.cleared
         for change in self.facts.changes:
@@ -131,7 +136,7 @@ class Residency(Area):
             if policy != "refresh":
                 self.clear_is_whole.saw()
 
-    @judge("KVW-RES-001", unclaimed=_under("set"))
+    @judge("KVW-RES-001", unclaimed=_under("set"), declares='residency = "set"')
     def no_duplicate(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-001: A publisher MUST NOT, under set residency, store a hash that is already resident in that
         location.
@@ -142,11 +147,17 @@ class Residency(Area):
         elif before is State.RESIDENT:
             say.broke(
                 f"a hash that is not resident in {key.location}",
-                f"hash {key.hash} stored a second time",
+                f"hash {key.hash} stored a second time{self._above(event, key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-RES-002", unclaimed=_under("set", "refresh"))
+    def _above(self, event: Event, block: int) -> str:
+        """What ended the parent of a block that is stored a second time: its own removal may be what is missing."""
+        at = event.hashes.index(block)
+        parent = event.hashes[at - 1] if at else event.parent
+        return self.facts.removed_since(parent, block)
+
+    @judge("KVW-RES-002", unclaimed=_under("set", "refresh"), declares='residency other than "counted"')
     def no_orphan(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-002: A publisher MUST NOT, under set or refresh residency, remove a hash that is not resident in
         that location.
@@ -157,11 +168,11 @@ class Residency(Area):
         elif before is State.ABSENT:
             say.broke(
                 f"a hash that is resident in {key.location}",
-                f"removal of {key.hash}, which is not",
+                f"removal of {key.hash}, which is not{self.facts.ended_in(key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-RES-004", unclaimed=_under("counted"))
+    @judge("KVW-RES-004", unclaimed=_under("counted"), declares='residency = "counted"')
     def balance(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-004: A publisher MUST, under counted residency, keep stores and removals of each hash in a location
         in balance: never more removals than stores since the last clear, and none left over once the whole cache is
@@ -173,7 +184,7 @@ class Residency(Area):
         elif before is State.ABSENT:
             say.broke(
                 f"at most as many removals as stores of a hash in {key.location}",
-                f"one more removal of {key.hash} than stores",
+                f"one more removal of {key.hash} than stores{self.facts.ended_in(key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 

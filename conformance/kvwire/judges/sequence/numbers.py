@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
+from kvwire.history.senders import senders
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import StatsCall
 from kvwire.trace.records import Record, told
-from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
 from kvwire.wire.framing import END_NUMBER, number_of
 
@@ -19,7 +18,9 @@ NEVER = 2**63
 LAST = END_NUMBER - 1
 """The highest number that a batch can have."""
 FEW = 3
-"""Below this number a life before tells nothing of where the next one goes on."""
+"""So many batches can be missed, or be of the publisher's own, without telling anything."""
+MANY = 8
+"""Below this number a life before tells nothing of where the next one goes on: that many can be dropped by chance."""
 
 
 class Numbers(Area):
@@ -70,23 +71,22 @@ class Numbers(Area):
 
     def finish(self) -> None:
         heard = [live for live in self.context.timeline.live if live.record not in self.facts.copies]
-        senders = self._two_senders([live for live in heard if live.arrival is Arrival.REUSED])
+        beside = self._senders()
         for live in heard:
-            self.no_filled_hole(live)
-            self.no_reuse(live, senders)
+            self.no_filled_hole(live, beside)
+            self.no_reuse(live, beside)
         self.first_zero()
         for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
 
-    def _two_senders(self, reused: Sequence[Live]) -> str:
-        """What to say of numbers that are used twice where a second counter has them; empty where none does."""
-        numbers = [live.number for live in reused]
-        if len(numbers) < FEW or any(later != number + 1 for number, later in itertools.pairwise(numbers)):
+    def _senders(self) -> str:
+        """What to say of numbers that came twice, or late, where further counters have them; empty where none does."""
+        found = senders(self.context.timeline)
+        if found is None:
             return ""
-        payloads = [(self.records[live.record].frames or (b"",))[-1] for live in reused]
-        ranks = sorted({rank for payload in payloads if (rank := read(payload).rank) is not None})
+        ranks = sorted({batch.reading.rank for batch in self.facts.reused if batch.reading.rank is not None})
         whose = f", of rank {ranks[0]}" if len(ranks) == 1 else ""
-        return f"; two senders: a second counter goes from {numbers[0]} to {numbers[-1]} beside the first{whose}"
+        return f"; {found.text}{whose}"
 
     def _at(self, record: int) -> Where:
         frames = self.records[record].frames or ()
@@ -111,7 +111,7 @@ class Numbers(Area):
             say.broke(f"a number of at most {LAST}", f"{number}, the end marker's, live", self._at(index))
 
     @judge("KVW-SEQ-003", memory="O(holes)")
-    def no_filled_hole(self, say: Say, live: Live) -> None:
+    def no_filled_hole(self, say: Say, live: Live, beside: str) -> None:
         """KVW-SEQ-003: A publisher MUST NOT fill a hole: within an incarnation no batch is sent live under a number
         that is lower than one already sent and was not sent before.
 
@@ -122,12 +122,12 @@ class Numbers(Area):
         elif live.arrival is Arrival.FILLED:
             say.broke(
                 f"a number above {live.previous}, the last one sent",
-                f"number {live.number}, which was missing until then, after {live.previous} ({live.source})",
+                f"number {live.number}, which was missing until then, after {live.previous} ({live.source}){beside}",
                 self._at(live.record),
             )
 
     @judge("KVW-SEQ-004", memory="O(window)")
-    def no_reuse(self, say: Say, live: Live, senders: str) -> None:
+    def no_reuse(self, say: Say, live: Live, beside: str) -> None:
         """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
             say.saw()
@@ -142,7 +142,7 @@ class Numbers(Area):
             )
             say.broke(
                 f"number {live.number} for one batch only, that of record {live.other}",
-                f"another batch under number {live.number} after {live.previous}, without a disconnect{senders}",
+                f"another batch under number {live.number} after {live.previous}, without a disconnect{beside}",
                 where,
             )
 
@@ -152,10 +152,11 @@ class Numbers(Area):
         """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before.
 
         A hole at the start is a hole: what came before can have been dropped, unless the publisher counts nothing as
-        dropped until ``later``, or goes on where the life before stopped, at ``newest``.
+        dropped until ``later``, or goes on right where the life before stopped, at ``newest``.
         """
         ring = self.context.statement.ring
         first = answer.numbers[0]
+        goes_on = MANY <= newest < first <= newest + FEW
         begins = f"replay from 0 begins at {first}"
         batch = next((batch for batch in life.batches if batch.number == first), None)
         if first == 0:
@@ -166,15 +167,13 @@ class Numbers(Area):
             )
         elif len(answer.numbers) >= ring:
             say.open(f"{begins}, and the ring is full")
-        elif batch is None or not (
-            FEW <= newest < first or self._dropped_nothing(min(held.record for held in life.batches), later)
-        ):
+        elif batch is None or not (goes_on or self._dropped_nothing(min(held.record for held in life.batches), later)):
             say.open(f"{begins}, and what came before may have been dropped")
         else:
             say.broke(
                 "number 0 for the first batch",
                 f"{begins} with {len(answer.numbers)} batches, though the ring holds {ring}"
-                + (f"; the life before had reached {newest}" if FEW <= newest < first else " and nothing was dropped"),
+                + (f"; the life before had reached {newest}" if goes_on else " and nothing was dropped"),
                 at_batch(batch),
             )
 
@@ -206,6 +205,19 @@ class Numbers(Area):
             if ts is not None and ts < newest and held.get(batch.number) == batch.payload:
                 return batch
         return None
+
+    def _counted(self, after: int, before: int) -> int | None:
+        """The most batches that the publisher counted in the life between two records; None where it did not count."""
+        calls = told(self.facts.stimuli, StatsCall)
+        counts = [call.offered for at, call in calls if after < at < before and call.succeeded]
+        return max((count for count in counts if count is not None), default=None)
+
+    def _goes_on(self, answer: Answer, restart: int, counted: int) -> bool:
+        """Whether an answer goes on where the life before stopped, far above what was offered since.
+
+        A publisher's own batches may not be counted, so that a few more prove nothing.
+        """
+        return self._newest(restart) < answer.numbers[0] and answer.numbers[0] >= 2 * counted + FEW
 
     def _from_zero(self, incarnation: Incarnation, after: int = -1, before: int = NEVER) -> Answer | None:
         """The first complete answer from 0 of an incarnation that was asked for between two records."""
@@ -256,8 +268,15 @@ class Numbers(Area):
                     f"from {answer.numbers[0]} to {answer.numbers[-1]}",
                     at_batch(kept),
                 )
+            elif (counted := self._counted(restart, later)) is not None and self._goes_on(answer, restart, counted):
+                say.broke(
+                    "number 0 for the first batch of the new incarnation",
+                    f"replay from 0 begins at {answer.numbers[0]}, and the publisher counts {counted} batches in this "
+                    f"life; the life before had reached {self._newest(restart)}",
+                    Where(record=answer.request, number=str(answer.numbers[0])),
+                )
             else:
-                self._judge_first(say, answer, life, self._newest(restart), later)
+                self._judge_first(say, answer, life, self._newest(restart) if counted is None else -1, later)
             return
         for life in lives[1:]:
             if life.origin_known and restart < life.batches[0].record < later:
