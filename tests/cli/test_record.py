@@ -26,9 +26,10 @@ BOUND_S = 100.0
 """For anything that a loaded machine is slow at."""
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
     deadline = time.monotonic() + BOUND_S
     while not condition():
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -102,7 +103,7 @@ def test_a_signal_ends_a_recording_with_a_whole_file(
 ) -> None:
     path = tmp_path / f"run.{form}"
     process = recording(target, path)
-    until(lambda: heard(path) > 20)
+    until(lambda: heard(path) > 20, process)
     process.send_signal(number)
     assert process.communicate(timeout=BOUND_S) == ("", "")
     assert process.returncode == Exit.CONFORMANT
@@ -115,7 +116,7 @@ def test_a_signal_ends_a_recording_with_a_whole_file(
 def test_what_a_kill_leaves_is_judged_and_said_to_be_cut(target: str, recording: Start, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     process = recording(target, path)
-    until(lambda: heard(path) > 40)
+    until(lambda: heard(path) > 40, process)
     before = heard(path)
     process.kill()
     process.communicate()
@@ -147,11 +148,11 @@ def test_a_lost_connection_is_tried_again_and_both_lives_are_in_the_file(
     path = tmp_path / "run.kvtrace"
     first = serve(room)
     process = recording(f"zmq:ipc://{room}/live", path)
-    until(lambda: heard(path) > 20)
+    until(lambda: heard(path) > 20, process)
     stop(first)
     before = heard(path)
     second = serve(room)
-    until(lambda: heard(path) > before + 20)
+    until(lambda: heard(path) > before + 20, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=BOUND_S)
     stop(second)

@@ -17,6 +17,7 @@ from kvwire.trace.records import FORMAT, Header
 
 TICK_S = 0.2
 """How often it is asked whether to go on."""
+DEAF = "the processes that listen have ended by themselves"
 LIVE = "live"
 """The probe that a recording is: it listens."""
 
@@ -60,30 +61,29 @@ def record(
         late = seconds is not None and time.monotonic() - began >= seconds
         return stopped() or late or (batches is not None and heard() >= batches)
 
-    count, deaf = 0, False
+    count, trouble = 0, ""
     try:
         sink.begin(_header(target, target.open(recorder)))
         recorder.note(ProbeMark(name=LIVE, phase="begins"))
         while not (over() or recorder.deaf or sink.failed):
             recorder.pump(TICK_S)
             tell(heard())
-        deaf = recorder.deaf
+        trouble = DEAF if recorder.deaf else ""
     except WitnessError as error:
-        recorder.note(Trouble(text=str(error)))
-        deaf = True
+        trouble = str(error)
+        recorder.note(Trouble(text=trouble))
     finally:
         count = heard()
         reached = [any(recorder.handshakes(s.name, source) for source in recorder.witnesses(s.name)) for s in streams]
         lost = {s.name: tuple(source.value for source in recorder.witnesses(s.name)) for s in streams}
         recorder.close()
         for stream, done in zip(streams, reached, strict=True):
-            if not done and not deaf:
+            if not done and not trouble:
                 bound = round(time.monotonic() - began, 3)
                 recorder.note(Unreachable(endpoint=stream.endpoint, of=lost[stream.name], bound_s=bound), stream.name)
         recorder.note(ProbeMark(name=LIVE, phase="ends"))
         sink.end()
-    failed = sink.failed or ("the processes that listen have ended by themselves" if deaf else None)
-    return Recorded(batches=count, connected=any(reached), failed=failed)
+    return Recorded(batches=count, connected=any(reached), failed=sink.failed or trouble or None)
 
 
 def _header(target: ListenTarget, opened: Opened) -> Header:
