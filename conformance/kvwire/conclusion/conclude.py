@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kvwire.conclusion import result
+from kvwire.conclusion import provenance, result
 from kvwire.conclusion.description import event_at
 from kvwire.conclusion.judging import Judged, judge_stream
 from kvwire.conclusion.notices import death, notices
@@ -22,6 +22,7 @@ from kvwire.standard.registry import Profile, Registry, Requirement, UnknownName
 from kvwire.trace.calls import Call, RestartCall
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
+from kvwire.trace.packed import digest
 from kvwire.trace.probing import probes
 from kvwire.trace.records import LIVE, Header, Source, Trace
 from kvwire.wire.endpoint_rules import connectable
@@ -202,6 +203,10 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
         allow_inconclusive=wanted.allow_inconclusive,
         not_run={probe.name: probe.left for probe in header.plan if probe.left is not None},
         statement_sha256=header.statement.digest,
+        standard_sha256=provenance.standard(),
+        judges_sha256=provenance.judges(),
+        recording_sha256=digest(trace),
+        strict=wanted.strict,
         reproduce=shlex.join(words),
     )
 

@@ -46,14 +46,15 @@ def listed(names: Sequence[str]) -> str:
 
 def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     """All of them: deaths, connections and streams one by one, then what streams have together."""
+    cut = (Notice(what="cut-short", text=trace.cut),) if trace.cut else ()
     if not trace.records:
-        return ()
+        return cut
     clock = _Clock(trace)
     own: dict[str, list[tuple[int, Record]]] = {stream.name: [] for stream in trace.header.streams}
     for index, record in enumerate(trace.records):
         if record.stream in own:
             own[record.stream].append((index, record))
-    found: list[Notice] = list(_deaths(trace, clock))
+    found: list[Notice] = [*cut, *_deaths(trace, clock)]
     ours = trace.header.life_from_start or trace.header.target.startswith(ADAPTED)
     gone = {name for notice in found for name in notice.streams}
     quiet: dict[str, float] = {}

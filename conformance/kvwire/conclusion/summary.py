@@ -117,7 +117,7 @@ def no_claim(trace: Trace, notices: Sequence[Notice], wanted: Wanted) -> list[No
         found.append("interrupted")
     if any(notice.what == "connection-lost" for notice in notices):
         found.append("lost")
-    if Left.TIME in left:
+    if Left.TIME in left or trace.cut:
         found.append("cut")
     if trace.header.mode == "quick":
         found.append("quick")
@@ -133,6 +133,8 @@ def _why_no_claim(claims: Sequence[NoClaim], trace: Trace, notices: Sequence[Not
         match claim:
             case "lost":
                 said += [notice.text for notice in notices if notice.what == "connection-lost"][:1]
+            case "cut" if trace.cut:
+                said.append(trace.cut)
             case "cut":
                 missed = [probe.name for probe in trace.header.plan if probe.left is Left.TIME]
                 more = f" and {len(missed) - SHOWN} more" if len(missed) > SHOWN else ""
