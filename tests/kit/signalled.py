@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from kvwire.attack import run
-from kvwire.cli import check, entry
+from kvwire.cli import check, entry, judging
 from kvwire.report import faces
 
 P = ParamSpec("P")
@@ -33,7 +33,7 @@ if __name__ == "__main__":
     run._attack = told("start", run._attack)
     run._probe = told("probes", run._probe)
     run._close = told("closing", run._close)
-    check._finish = told("judging", check._finish)
-    check.__dict__["print_to"] = told("reporting", faces.print_to)
+    check.__dict__["finish"] = told("judging", judging.finish)
+    judging.__dict__["print_to"] = told("reporting", faces.print_to)
     sys.argv[1:] = ARGUMENTS
     entry()

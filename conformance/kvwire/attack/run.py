@@ -87,7 +87,7 @@ def run(
 ) -> Trace:
     """Run every probe that applies to a target and return the trace; ``interrupted`` when the user ended it.
 
-    ``recorder`` is closed at the end.
+    ``recorder`` is closed at the end, and so is what it writes to.
     """
     settings = settings or Settings()
     recorder = recorder or Recorder()
@@ -107,10 +107,14 @@ def run(
         finally:
             endings.hold()
             _close(recorder, under_way.opened, progress)
+        header = _header(target, under_way.opened, under_way.course, settings)
+        interrupted = interrupted or bool(endings.told)
+        if recorder.sink is not None:
+            recorder.sink.end(interrupted=interrupted, header=header)
         return Trace(
-            header=_header(target, under_way.opened, under_way.course, settings),
+            header=header,
             records=tuple(recorder.records),
-            interrupted=interrupted or bool(endings.told),
+            interrupted=interrupted,
         )
 
 
@@ -135,6 +139,8 @@ def _attack(
         seed=settings.seed_for(opened),
     )
     under_way.course = Course.of(session, settings)
+    if recorder.sink is not None:
+        recorder.sink.begin(_header(target, opened, under_way.course, settings))
     _probe(session, opened, under_way.course, progress)
 
 

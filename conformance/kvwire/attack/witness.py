@@ -40,6 +40,7 @@ from kvwire.standard.statement import Stream
 from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.files import Sink
 from kvwire.trace.marks import Stalled, Trouble, Witnesses
 from kvwire.trace.records import LIVE, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
@@ -136,8 +137,8 @@ class Witness:
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
-    """Put an interrupt off to the end: what was read is written, once, or the trace would have a hole of our making."""
+def whole() -> Iterator[None]:
+    """Put interrupts off to the end: what was read is written, once, or the trace would have a hole of our making."""
     with Endings() as endings:
         endings.hold()
         yield
@@ -162,12 +163,20 @@ class Recorder:
     """Writes the trace of a run, and knows cheaply what is in it.
 
     ``ways`` gives, by live witness, the endpoint that it connects to instead of a stream's: that of a relay, say.
+    ``sink`` is written to besides, as records come; without ``keep`` to nothing else, and with no bound.
     """
 
     def __init__(
-        self, trace_bytes: int = TRACE_BYTES, ways: Mapping[Source, Callable[[str], str]] | None = None
+        self,
+        trace_bytes: int = TRACE_BYTES,
+        ways: Mapping[Source, Callable[[str], str]] | None = None,
+        sink: Sink | None = None,
+        *,
+        keep: bool = True,
     ) -> None:
         self._ways = {} if ways is None else ways
+        self.sink = sink
+        self._keep = keep
         self.records: list[Record] = []
         self.full = False
         """Whether the bound on recorded bytes was reached: the run should end."""
@@ -224,7 +233,10 @@ class Recorder:
         )
 
     def _add(self, record: Record) -> Record:
-        self.records.append(record)
+        if self._keep:
+            self.records.append(record)
+        if self.sink is not None:
+            self.sink.add(record)
         self._count(record)
         return record
 
@@ -326,13 +338,15 @@ class Recorder:
             poll.register(fd, select.POLLIN)
         moved = 0
         for witness in [by_fd[fd] for fd, _ in poll.poll(timeout_s * 1000) if fd in by_fd]:
-            with _whole():
+            with whole():
                 moved += self._take(witness)
         for _, take in self._within.values():
-            with _whole():
+            with whole():
                 take()
         while not self.stalls.found.empty():
             self._stall(self.stalls.found.get())
+        if self.sink is not None:
+            self.sink.push()
         return moved
 
     def _stall(self, stall: Stall) -> None:
@@ -384,6 +398,8 @@ class Recorder:
             self.note(said, stream, connection=item.connection, t_ns=item.t_ns)
 
     def _room(self, frames: tuple[bytes, ...]) -> bool:
+        if not self._keep:
+            return True
         self._left -= sum(map(len, frames))
         if self._left < 0 and not self.full:
             self.full = True
@@ -445,6 +461,11 @@ class Recorder:
         sights = [self._sight(stream, source) for source in self.witnesses(stream)]
         return all((sight.last, sight.payload) == (sights[0].last, sights[0].payload) for sight in sights)
 
+    @property
+    def deaf(self) -> bool:
+        """Whether every witness has ended by itself."""
+        return all(witness.closing for witness in self._witnesses.values())
+
     # ending
 
     def close(self) -> None:
@@ -466,7 +487,7 @@ class Recorder:
         poll.register(witness.fd, select.POLLIN)
         while (left := deadline - time.monotonic()) > 0:
             if poll.poll(left * 1000):
-                with _whole():
+                with whole():
                     items = witness.read()
                     for item in items or ():
                         self._write(witness, item)

@@ -11,7 +11,7 @@ from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
-from kvwire.cli.check import progressing
+from kvwire.cli.judging import progressing
 from kvwire.cli.screen import screen
 from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kvwire.conclusion import result
+from kvwire.conclusion import provenance, result
 from kvwire.conclusion.description import event_at
 from kvwire.conclusion.hearing import Hearing
 from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
@@ -24,6 +24,7 @@ from kvwire.standard.registry import Profile, Registry, Requirement, UnknownName
 from kvwire.trace.calls import Call, RestartCall
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
+from kvwire.trace.packed import Digest, digest, timed
 from kvwire.trace.probing import probes_at
 from kvwire.trace.records import LIVE, Header, Record, Source, Trace
 from kvwire.wire.endpoint_rules import connectable
@@ -67,7 +68,7 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
         run = Listening(trace.header, registry, profile, wanted)
         for record in trace.records:
             run.take(record)
-        return run.result(interrupted=trace.interrupted)
+        return run.result(interrupted=trace.interrupted, cut=trace.cut, recorded=digest(trace))
     only = select(wanted.only, registry)
     judged = [judge_stream(trace, stream, registry, profile, only) for stream in trace.header.streams]
     return concluded(Hearing.of(trace), judged, registry, profile, wanted)
@@ -77,6 +78,7 @@ class Listening:
     """A run in which nothing is done to the publisher, judged while its records come.
 
     Nothing that was judged is kept: O(resident), the horizon, and what no message is (connections, requests).
+    ``digests``: it makes the digest of the recording itself.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class Listening:
         *,
         replays: bool | None = None,
         horizon: Horizon = HORIZON,
+        digests: bool = False,
     ) -> None:
+        self._digest = Digest() if digests else None
         self.registry = registry
         self.profile = profile
         self.wanted = wanted or Wanted()
@@ -103,6 +107,8 @@ class Listening:
 
     def take(self, record: Record) -> None:
         """Take the next record."""
+        if self._digest is not None:
+            self._digest.add([timed(record)])
         index = self.hearing.take(record)
         if (stream := self.streams.get(record.stream)) is not None:
             if self._numbers:
@@ -112,10 +118,19 @@ class Listening:
             for stream in self.streams.values():
                 stream.take(index, record)
 
-    def result(self, *, interrupted: bool = False, header: Header | None = None) -> Result:
-        """The run is over: its conclusion. ``header``: as it is known at the end, with what became of the probes."""
-        self.hearing.interrupted = interrupted
-        self.hearing.header = header or self.hearing.header
+    def result(
+        self, *, interrupted: bool = False, cut: str = "", header: Header | None = None, recorded: str = ""
+    ) -> Result:
+        """The run is over: its conclusion.
+
+        ``cut`` and ``header`` are as they are known at the end, with what became of the probes; ``recorded`` is the
+        digest of the recording, where somebody else has it.
+        """
+        hearing = self.hearing
+        hearing.interrupted, hearing.cut, hearing.header = interrupted, cut, header or hearing.header
+        hearing.digest = recorded
+        if self._digest is not None:
+            hearing.digest = self._digest.end(hearing.header, interrupted=interrupted, cut=bool(cut))
         judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)
@@ -139,7 +154,7 @@ def concluded(
     }
     place = _Places(hearing)
     return Result(
-        run=_run(header, profile, wanted),
+        run=_run(hearing, profile, wanted),
         streams=tuple(_stream(stream) for stream in judged),
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
@@ -242,7 +257,8 @@ def _failed(outcome: Outcome, finding: Finding) -> Outcome:
 # --- lines -------------------------------------------------------------------------------------------------------
 
 
-def _run(header: Header, profile: Profile, wanted: Wanted) -> result.Run:
+def _run(hearing: Hearing, profile: Profile, wanted: Wanted) -> result.Run:
+    header = hearing.header
     driven = ["--drive", header.drive] if header.drive else []
     words = ["kvwire", "check", header.target, *driven, "--profile", profile.profile]
     if header.mode != "plain":
@@ -265,6 +281,10 @@ def _run(header: Header, profile: Profile, wanted: Wanted) -> result.Run:
         allow_inconclusive=wanted.allow_inconclusive,
         not_run={probe.name: probe.left for probe in header.plan if probe.left is not None},
         statement_sha256=header.statement.digest,
+        standard_sha256=provenance.standard(),
+        judges_sha256=provenance.judges(),
+        recording_sha256=hearing.digest,
+        strict=wanted.strict,
         reproduce=shlex.join(words),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kvwire.trace.instances import Rhythm
+from kvwire.trace.packed import digest
 from kvwire.trace.records import LIVE, Header, Record, Records, Trace
 
 LIVE_NAMES = frozenset(map(str, LIVE))
@@ -36,6 +37,10 @@ class Hearing:
         self.details: list[tuple[int, Record]] = []
         self.kept: Mapping[int, Record] = {}
         self.interrupted = False
+        self.cut = ""
+        """Where the recording breaks off, if it has no end."""
+        self.digest = ""
+        """That of the recording."""
         self.rhythm = Rhythm()
         """Of the declared streams."""
         self.paces: dict[str, Pace] = {stream.name: Pace() for stream in header.streams}
@@ -90,7 +95,7 @@ class Hearing:
         for record in trace.records:
             hearing.take(record)
         hearing.kept = dict(enumerate(trace.records))
-        hearing.interrupted = trace.interrupted
+        hearing.interrupted, hearing.cut, hearing.digest = trace.interrupted, trace.cut, digest(trace)
         return hearing
 
 
