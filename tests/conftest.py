@@ -13,6 +13,8 @@ from tests.kit.checked import Checked, checked
 
 from kvwire.attack.witness import Recorder
 
+pytest_plugins = ["pytester"]
+
 OpenSocket = Callable[[int], "zmq.Socket[bytes]"]
 END_S = 5.0
 

@@ -144,13 +144,14 @@ def test_bad_input_is_a_usage_error_that_names_the_thing(arguments: tuple[str, .
     assert says in done.stderr
 
 
-def test_a_cut_trace_is_a_usage_error_that_names_the_file(checked_reference: Checked, tmp_path: Path) -> None:
+def test_a_cut_trace_is_judged_as_far_as_it_goes_and_claims_nothing(checked_reference: Checked, tmp_path: Path) -> None:
     recording = tmp_path / "run.kvtrace"
     lines = checked_reference.recording.read_bytes().splitlines(keepends=True)
     recording.write_bytes(b"".join(lines[:-1]))
     done = kvwire("judge", str(recording))
-    assert done.returncode == Exit.USAGE
-    assert "the file was cut short" in done.stderr
+    assert done.returncode == Exit.INCONCLUSIVE
+    assert f"no claim: the recording was cut short after {len(lines) - 2} records" in done.stdout
+    assert done.stderr == f"run.kvtrace: {len(lines) - 2} records, cut short\n"
 
 
 def test_an_uncaught_exception_is_an_error_and_not_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from kvwire.cli import main
+from kvwire.cli.root import main
 
 
 def lines(*arguments: str) -> list[dict[str, object]]:

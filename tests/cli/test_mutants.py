@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kvwire.cli import main
+from kvwire.cli.root import main
 from kvwire.peers import mutants
 from kvwire.peers.mutants import MUTANTS
 from kvwire.selftest import matrix

@@ -6,7 +6,7 @@ import pytest
 
 from kvwire.attack.probes.kit.session import Mode
 from kvwire.attack.run import DEADLINE_S
-from kvwire.cli.check import _settings
+from kvwire.cli.check import settings
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from kvwire.cli.check import _settings
     ],
 )
 def test_what_is_listened_for_bounds_the_rest(mode: Mode, seconds: float | None, listens: float, ends: float) -> None:
-    made = _settings(None, mode, None, seconds)
+    made = settings(None, mode, None, seconds)
     assert made.limits.listen_s == listens
     assert listens + made.deadline_s == ends
     assert made.mode == mode
@@ -30,4 +30,4 @@ def test_what_is_listened_for_bounds_the_rest(mode: Mode, seconds: float | None,
 
 @pytest.mark.parametrize(("seconds", "bound"), [(0.1, 2.0), (4.0, 4.0), (60.0, 5.0), (None, 5.0)])
 def test_a_handshake_is_not_awaited_longer_than_was_asked_for(seconds: float | None, bound: float) -> None:
-    assert _settings(None, "plain", None, seconds).limits.handshake_s == bound
+    assert settings(None, "plain", None, seconds).limits.handshake_s == bound

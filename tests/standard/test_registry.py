@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from kvwire.cli import main
+from kvwire.cli.root import main
 from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
 

@@ -24,7 +24,7 @@ from kvwire.trace.detail import Detail, SocketEvent, Stimulus
 from kvwire.trace.kinds import KINDS
 from kvwire.trace.marks import Trouble
 from kvwire.trace.planned import Left, Planned
-from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
+from kvwire.trace.records import FORMAT, Header, Part, Record, StreamInfo, Trace
 from kvwire.wire.msgpack import walk
 from kvwire.wire.projection import batch_projection, project_batch
 
@@ -42,13 +42,17 @@ def members(name: str, definition: str) -> tuple[set[str], set[str]]:
         (Statement, "statement", "", set()),
         (Header, "trace", "header", set()),
         (StreamInfo, "trace", "stream", set()),
-        (files._Line, "trace", "record", set()),
+        (Part, "trace", "part", set()),
+        (files.End, "trace", "end", set()),
+        (files.Line, "trace", "record", set()),
         (result.Run, "result", "run", {"kind"}),
         (result.Stream, "result", "stream", {"kind"}),
         (result.Hole, "result", "hole", {"kind"}),
         (Planned, "trace", "planned", set()),
         (result.Notice, "result", "notice", {"kind"}),
         (result.Trouble, "result", "trouble", {"kind"}),
+        (result.Recording, "result", "recording", {"kind"}),
+        (result.Total, "result", "total", {"kind"}),
         (result.Outcome, "result", "outcome", {"kind"}),
         (result.Summary, "result", "summary", {"kind"}),
         (verdict.Finding, "result", "finding", set()),
@@ -319,7 +323,9 @@ def expected(kind: type[Detail]) -> dict[str, Any]:
 
 def test_every_kind_of_record_has_its_definition() -> None:
     definitions = schemas.load()["trace"]["$defs"]
-    assert {"header", "planned", "stream", "record", "end", *BASES.values(), *map(label, KINDS)} == set(definitions)
+    assert {"header", "part", "planned", "stream", "record", "end", *BASES.values(), *map(label, KINDS)} == set(
+        definitions
+    )
     assert {name: definitions[name] for name in BASES.values()} == {name: shape(base) for base, name in BASES.items()}
     assert definitions["record"]["allOf"] == [{"$ref": f"#/$defs/{label(kind)}"} for kind in KINDS]
 

@@ -60,10 +60,11 @@ def marked(trace: Trace, every: int) -> Trace:
 
 
 def said(trace: Trace) -> list[Any]:
-    """Every line of the result; records are counted without marks, and no probe is named."""
+    """Every line of the result, without the digest; records are counted without marks, and no probe is named."""
     kept = [index for index, record in enumerate(trace.records) if not isinstance(record.detail, ProbeMark)]
     lines = msgspec.to_builtins(list(conclude(trace, registry.load(), everything()).lines()))
     for line in lines:
+        line.pop("recording_sha256", None)
         for finding in line.get("findings", ()):
             finding["where"].pop("probe", None)
             if "record" in finding["where"]:

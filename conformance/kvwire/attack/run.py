@@ -84,7 +84,7 @@ def run(
 ) -> Trace:
     """Run every probe that applies to a target and return the trace; ``interrupted`` when the user ended it.
 
-    ``recorder`` is closed at the end.
+    ``recorder`` is closed at the end, and so is what it writes to.
     """
     settings = settings or Settings()
     recorder = recorder or Recorder()
@@ -101,6 +101,8 @@ def run(
             seed=settings.seed_for(opened),
         )
         course = Course.of(session, settings)
+        if recorder.sink is not None:
+            recorder.sink.begin(_header(target, opened, course, settings))
         _probe(session, opened, course, progress)
     except KeyboardInterrupt:
         interrupted = True
@@ -110,11 +112,10 @@ def run(
         course.cut(Left.ENDED)
     finally:
         _close(recorder, opened, progress)
-    return Trace(
-        header=_header(target, opened, course, settings),
-        records=tuple(recorder.records),
-        interrupted=interrupted,
-    )
+    header = _header(target, opened, course, settings)
+    if recorder.sink is not None:
+        recorder.sink.end(interrupted=interrupted, header=header)
+    return Trace(header=header, records=tuple(recorder.records), interrupted=interrupted)
 
 
 class Course:

@@ -37,6 +37,7 @@ from kvwire.standard.protocol import AdapterError, Refused, Unsupported
 from kvwire.standard.statement import Stream
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.files import Sink
 from kvwire.trace.marks import Trouble, Witnesses
 from kvwire.trace.records import LIVE, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
@@ -128,19 +129,21 @@ class Witness:
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
-    """Put an interrupt off to the end: what was read is written, once, or the trace would have a hole of our making."""
+def whole() -> Iterator[None]:
+    """Put interrupts off to the end: what was read is written, once, or the trace would have a hole of our making."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    ours = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in ours}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if caught:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(caught[0])
 
 
 class _Sight:
@@ -160,12 +163,20 @@ class Recorder:
     """Writes the trace of a run, and knows cheaply what is in it.
 
     ``ways`` gives, by live witness, the endpoint that it connects to instead of a stream's: that of a relay, say.
+    ``sink`` is written to besides, as records come; without ``keep`` to nothing else, and with no bound.
     """
 
     def __init__(
-        self, trace_bytes: int = TRACE_BYTES, ways: Mapping[Source, Callable[[str], str]] | None = None
+        self,
+        trace_bytes: int = TRACE_BYTES,
+        ways: Mapping[Source, Callable[[str], str]] | None = None,
+        sink: Sink | None = None,
+        *,
+        keep: bool = True,
     ) -> None:
         self._ways = {} if ways is None else ways
+        self.sink = sink
+        self._keep = keep
         self.records: list[Record] = []
         self.full = False
         """Whether the bound on recorded bytes was reached: the run should end."""
@@ -219,7 +230,10 @@ class Recorder:
         )
 
     def _add(self, record: Record) -> Record:
-        self.records.append(record)
+        if self._keep:
+            self.records.append(record)
+        if self.sink is not None:
+            self.sink.add(record)
         self._count(record)
         return record
 
@@ -316,11 +330,13 @@ class Recorder:
             poll.register(fd, select.POLLIN)
         moved = 0
         for witness in [by_fd[fd] for fd, _ in poll.poll(timeout_s * 1000) if fd in by_fd]:
-            with _whole():
+            with whole():
                 moved += self._take(witness)
         for _, take in self._within.values():
-            with _whole():
+            with whole():
                 take()
+        if self.sink is not None:
+            self.sink.push()
         return moved
 
     def _take(self, witness: Witness) -> int:
@@ -357,6 +373,8 @@ class Recorder:
             self.note(said, stream, connection=item.connection, t_ns=item.t_ns)
 
     def _room(self, frames: tuple[bytes, ...]) -> bool:
+        if not self._keep:
+            return True
         self._left -= sum(map(len, frames))
         if self._left < 0 and not self.full:
             self.full = True
@@ -418,6 +436,11 @@ class Recorder:
         sights = [self._sight(stream, source) for source in self.witnesses(stream)]
         return all((sight.last, sight.payload) == (sights[0].last, sights[0].payload) for sight in sights)
 
+    @property
+    def deaf(self) -> bool:
+        """Whether every witness has ended by itself."""
+        return all(witness.closing for witness in self._witnesses.values())
+
     # ending
 
     def close(self) -> None:
@@ -437,7 +460,7 @@ class Recorder:
         poll.register(witness.fd, select.POLLIN)
         while (left := deadline - time.monotonic()) > 0:
             if poll.poll(left * 1000):
-                with _whole():
+                with whole():
                     items = witness.read()
                     for item in items or ():
                         self._write(witness, item)

@@ -1,5 +1,23 @@
-"""The command line: a file per command."""
+"""The command line: a file per command.
 
-from kvwire.cli.root import entry, main, run
+Nothing is imported before a command runs: the pytest plugin lies here too, and is loaded wherever kvwire is installed.
+"""
 
-__all__ = ["entry", "main", "run"]
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["entry", "run"]
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    from kvwire.cli.root import run as run_root
+
+    return run_root(arguments)
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(run())

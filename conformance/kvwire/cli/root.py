@@ -12,9 +12,15 @@ from importlib.metadata import version
 import click
 
 from kvwire.cli.baseline import baseline
-from kvwire.cli.check import check, judge_command
+from kvwire.cli.check import check
+from kvwire.cli.doctor import doctor
 from kvwire.cli.hash import hash_command
+from kvwire.cli.judge import judge_command
+from kvwire.cli.lookup import lookup_command
 from kvwire.cli.peers import mutants, serve
+from kvwire.cli.record import record_command
+from kvwire.cli.recordings import convert, scrub, verify
+from kvwire.cli.report import report_command
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
@@ -106,6 +112,13 @@ def explain(requirement: str) -> None:
 
 main.add_command(check)
 main.add_command(judge_command)
+main.add_command(record_command)
+main.add_command(convert)
+main.add_command(scrub)
+main.add_command(verify)
+main.add_command(doctor)
+main.add_command(lookup_command)
+main.add_command(report_command)
 main.add_command(baseline)
 main.add_command(hash_command)
 main.add_command(serve)

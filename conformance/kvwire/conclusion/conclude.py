@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kvwire.conclusion import result
+from kvwire.conclusion import provenance, result
 from kvwire.conclusion.description import event_at
 from kvwire.conclusion.hearing import Hearing
 from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
@@ -24,6 +24,7 @@ from kvwire.standard.registry import Profile, Registry, Requirement, UnknownName
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
+from kvwire.trace.packed import digest
 from kvwire.trace.probing import probes_at
 from kvwire.trace.records import LIVE, Header, Record, Source, Trace
 
@@ -66,7 +67,7 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
         run = Listening(trace.header, registry, profile, wanted)
         for record in trace.records:
             run.take(record)
-        return run.result(interrupted=trace.interrupted)
+        return run.result(interrupted=trace.interrupted, cut=trace.cut, recording=digest(trace))
     only = select(wanted.only, registry)
     judged = [judge_stream(trace, stream, registry, profile, only) for stream in trace.header.streams]
     return concluded(Hearing.of(trace), judged, registry, profile, wanted)
@@ -111,9 +112,11 @@ class Listening:
             for stream in self.streams.values():
                 stream.take(index, record)
 
-    def result(self, *, interrupted: bool = False) -> Result:
-        """The run is over: its conclusion."""
+    def result(self, *, interrupted: bool = False, cut: str = "", recording: str = "") -> Result:
+        """The run is over: its conclusion. ``recording`` is the digest of its records, where they are kept."""
         self.hearing.interrupted = interrupted
+        self.hearing.cut = cut
+        self.hearing.recording = recording
         judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)
@@ -137,7 +140,7 @@ def concluded(
     }
     place = _Places(hearing)
     return Result(
-        run=_run(header, profile, wanted),
+        run=_run(hearing, profile, wanted),
         streams=tuple(_stream(stream) for stream in judged),
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
@@ -225,7 +228,8 @@ def _failed(outcome: Outcome, finding: Finding) -> Outcome:
 # --- lines -------------------------------------------------------------------------------------------------------
 
 
-def _run(header: Header, profile: Profile, wanted: Wanted) -> result.Run:
+def _run(hearing: Hearing, profile: Profile, wanted: Wanted) -> result.Run:
+    header = hearing.header
     driven = ["--drive", header.drive] if header.drive else []
     words = ["kvwire", "check", header.target, *driven, "--profile", profile.profile]
     if header.mode != "plain":
@@ -245,8 +249,13 @@ def _run(header: Header, profile: Profile, wanted: Wanted) -> result.Run:
         probes=list(header.probes),
         left_out=list(header.left_out),
         only=list(wanted.only),
+        allow_inconclusive=wanted.allow_inconclusive,
         not_run={probe.name: probe.left for probe in header.plan if probe.left is not None},
         statement_sha256=header.statement.digest,
+        standard_sha256=provenance.standard(),
+        judges_sha256=provenance.judges(),
+        recording_sha256=hearing.recording,
+        strict=wanted.strict,
         reproduce=shlex.join(words),
     )
 

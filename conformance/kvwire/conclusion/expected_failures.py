@@ -6,6 +6,7 @@ and does not count for the exit code. An entry that does not come true is a fail
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tomllib
@@ -126,7 +127,13 @@ def held(result: Result, entries: Sequence[Entry], today: str, wanted: Wanted) -
         unexpected=unexpected,
         exit=None if result.summary.interrupted else int(code),
     )
-    return msgspec.structs.replace(result, outcomes=outcomes, summary=summary)
+    run = msgspec.structs.replace(result.run, expected_sha256=digest(entries), expected_on=today)
+    return msgspec.structs.replace(result, run=run, outcomes=outcomes, summary=summary)
+
+
+def digest(entries: Sequence[Entry]) -> str:
+    """SHA-256 of what is expected, in hex."""
+    return hashlib.sha256(msgspec.json.encode(entries, order="deterministic")).hexdigest()
 
 
 def _marked(outcome: Outcome, entries: Sequence[Entry]) -> Outcome:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kvwire.trace.instances import Rhythm
+from kvwire.trace.packed import digest
 from kvwire.trace.records import LIVE, Header, Record, Records, Trace
 
 LIVE_NAMES = frozenset(map(str, LIVE))
@@ -36,6 +37,10 @@ class Hearing:
         self.details: list[tuple[int, Record]] = []
         self.kept: Mapping[int, Record] = {}
         self.interrupted = False
+        self.cut = ""
+        """Where the recording breaks off, in words."""
+        self.recording = ""
+        """The digest of the records, where they are kept."""
         self.rhythm = Rhythm()
         """Of the declared streams."""
         self.paces: dict[str, Pace] = {stream.name: Pace() for stream in header.streams}
@@ -87,6 +92,8 @@ class Hearing:
             hearing.take(record)
         hearing.kept = dict(enumerate(trace.records))
         hearing.interrupted = trace.interrupted
+        hearing.cut = trace.cut
+        hearing.recording = digest(trace)
         return hearing
 
 

@@ -44,9 +44,10 @@ def listed(names: Sequence[str]) -> str:
 
 def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     """All of them: deaths, connections and streams one by one, then what streams have together."""
+    cut = (Notice(what="cut-short", text=hearing.cut),) if hearing.cut else ()
     if not hearing.records:
-        return ()
-    found: list[Notice] = list(_deaths(hearing))
+        return cut
+    found: list[Notice] = [*cut, *_deaths(hearing)]
     header = hearing.header
     ours = header.life_from_start or header.target.startswith(ADAPTED)
     gone = {name for notice in found for name in notice.streams}

@@ -23,8 +23,12 @@ class ResultError(ValueError):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="run"):
     """The first line: what was run against what. ``only`` are the ids and areas that it was restricted to,
-    ``reproduce`` is the command that runs it again. ``not_run`` says of each probe that was not carried out to its end
-    why, where the trace tells.
+    ``allow_inconclusive`` whether what was to be shown and was not counts for nothing, ``reproduce`` is the command
+    that runs it again. ``not_run`` says of each probe that was not carried out to its end why, where the trace tells.
+
+    The digests are what the result follows from, so that anybody can derive it again (``kvwire verify``): of the
+    standard, of the source of the judges, and of what was recorded, whatever the form of its file. So are how strict
+    the exit code is, and the file of expected failures with the day on which it was held against the run.
     """
 
     format: str
@@ -39,7 +43,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     probes: list[str]
     left_out: list[str]
     statement_sha256: str
+    standard_sha256: str = ""
+    judges_sha256: str = ""
+    recording_sha256: str = ""
+    strict: bool = False
+    expected_sha256: str = ""
+    expected_on: str = ""
     only: list[str] = msgspec.field(default_factory=list)
+    allow_inconclusive: bool = False
     not_run: dict[str, Left] = msgspec.field(default_factory=dict)
     reproduce: str = ""
 
@@ -100,6 +111,7 @@ What = Literal[
     "stopped",
     "one-rank",
     "refused",
+    "cut-short",
 ]
 """What a notice is about: the closed list."""
 
@@ -119,6 +131,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     text: str
 
 
+Ended = Literal["whole", "interrupted", "cut"]
+"""How a recording ended: as its writer wanted, by the user, or not at all."""
 NoClaim = Literal["quick", "only", "interrupted", "cut", "lost"]
 """Why a run makes no claim of conformance: the closed list."""
 INCOMPLETE: frozenset[NoClaim] = frozenset({"cut", "lost"})
@@ -146,6 +160,32 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     interrupted: bool = False
     expected: int = 0
     unexpected: list[str] = msgspec.field(default_factory=list)
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="recording"):
+    """In a stream of several recordings, what the lines behind it are about, up to the next; ``error``: why none are.
+
+    ``name`` is that of its file, or of the first of its ``parts`` and the last one's number.
+    """
+
+    name: str
+    parts: int = 1
+    records: int = 0
+    ended: Ended | None = None
+    error: str = ""
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="total"):
+    """The last line of a stream of several recordings: how many there are, by verdict, and the exit code.
+
+    ``verdict`` and ``exit`` are absent when it was interrupted.
+    """
+
+    recordings: int
+    verdicts: dict[str, int]
+    verdict: Verdict | None = None
+    exit: int | None = None
+    interrupted: bool = False
 
 
 Line = Run | Outcome | Hole | Stream | Notice | Trouble | Summary

@@ -118,7 +118,7 @@ def no_claim(hearing: Hearing, notices: Sequence[Notice], wanted: Wanted) -> lis
         found.append("interrupted")
     if any(notice.what == "connection-lost" for notice in notices):
         found.append("lost")
-    if Left.TIME in left:
+    if Left.TIME in left or hearing.cut:
         found.append("cut")
     if hearing.header.mode == "quick":
         found.append("quick")
@@ -134,6 +134,8 @@ def _why_no_claim(claims: Sequence[NoClaim], hearing: Hearing, notices: Sequence
         match claim:
             case "lost":
                 said += [notice.text for notice in notices if notice.what == "connection-lost"][:1]
+            case "cut" if hearing.cut:
+                said.append(hearing.cut)
             case "cut":
                 missed = [probe.name for probe in hearing.header.plan if probe.left is Left.TIME]
                 more = f" and {len(missed) - SHOWN} more" if len(missed) > SHOWN else ""

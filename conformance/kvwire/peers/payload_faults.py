@@ -168,8 +168,10 @@ class ArrayEvent(Edited):
     """As vLLM until mid-2026."""
 
     def edit_stored(self, event: Event) -> Any:
-        slots = ("block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name")
-        return ["BlockStored", *(event[slot] for slot in slots)]
+        slots = ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"]
+        if "group_idx" in event:
+            slots += ["extra_keys", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"]
+        return ["BlockStored", *(event.get(slot) for slot in slots)]
 
 
 @mutant("integer-key", breaks="EVT-002", change="a map key is an integer", session=LISTENED)

@@ -90,7 +90,7 @@ def verdicts(report: Result) -> Table:
 # --- failures ----------------------------------------------------------------------------------------------------
 
 
-def _place(finding: Finding) -> str:
+def place(finding: Finding) -> str:
     where = finding.where
     parts = []
     if where.number is not None:
@@ -132,7 +132,7 @@ def failure(console: Console, outcomes: Sequence[result.Outcome], report: Result
         _indented(console, Text(singular(finding.seen)), "seen")
         if finding.where.event is not None:
             _indented(console, Text(finding.where.event), "in")
-        _indented(console, Text(_place(finding)), "where")
+        _indented(console, Text(place(finding)), "where")
     for note in outcome.notes:
         _indented(console, Text(singular(note), style="dim"))
     base = report.run.reproduce.split(" --only ")[0]

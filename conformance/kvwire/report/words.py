@@ -8,7 +8,7 @@ from kvwire.conclusion.untried import Why
 
 _ONE = re.compile(
     r"(?<![\d.,–-])1 (hash|batch|block|event|message|removal|store|occasion|request|answer|prompt|token|rank|stream"
-    r"|hole|sentence|warning|frame|number)e?s\b"
+    r"|hole|sentence|warning|error|frame|number|restart|gap)e?s\b"
 )
 
 WHY: dict[Why, str] = {

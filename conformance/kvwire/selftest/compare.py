@@ -38,6 +38,8 @@ SOURCES = ("conformance", "reference")
 """The folders of a checkout that hold its packages."""
 GIT = shutil.which("git") or "git"
 SUFFIXES = (".kvtrace", ".kvtrace.gz", ".json")
+OF_THE_SIDE = frozenset({"run.standard_sha256", "run.judges_sha256"})
+"""Fields that say which side it is."""
 EXAMPLES = 5
 """How many differences of one trace are shown."""
 
@@ -199,6 +201,7 @@ def _fields(sides: Sequence[Mapping[str, Mapping[str, Mapping[str, Any]]]]) -> l
             for key, leaves in result.items()
             for path in leaves
         }
+        - OF_THE_SIDE
         for side in sides
     ]
 
@@ -221,7 +224,8 @@ def compared(before: Path, after: Path, names: Sequence[str]) -> Comparison:
             kept = []
             for side, leaves in enumerate(told):
                 mine = {path: value for path, value in leaves.items() if f"{kind}.{_schema(path)}" in both}
-                only[side].update(f"{kind}.{_schema(path)}" for path in leaves if path not in mine)
+                theirs = (f"{kind}.{_schema(path)}" for path in leaves if path not in mine)
+                only[side].update(field for field in theirs if field not in OF_THE_SIDE)
                 sums[side].update(json.dumps([name, key, sorted(mine.items())]).encode())
                 kept.append(mine)
             for path in dict.fromkeys([*kept[0], *kept[1]]):

@@ -96,6 +96,17 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rank: int | None = None
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which file of a recording that was written to several: ``of`` names the recording, ``number`` counts from 1.
+
+    The first ``repeats`` records stand in an earlier part too: what must be known to judge this one alone.
+    """
+
+    of: str
+    number: int
+    repeats: int = 0
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What must be known to judge a trace: target, level of control, who chose what, statement, streams.
 
@@ -103,7 +114,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``probes`` names what was run, ``left_out`` what would have applied and was not run; ``plan`` tells of each probe
     what it serves, and why it was not carried out (empty where probes were chosen by name, and in older traces).
     ``life_from_start`` says that the harness started the publisher itself, so that its
-    first life began on this trace.
+    first life began on this trace. ``part`` stands in a file that holds a part of a recording.
     """
 
     trace: str
@@ -122,11 +133,16 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     life_from_start: bool = False
     statement: Statement = Statement()
     streams: tuple[StreamInfo, ...] = ()
+    part: Part | None = None
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A header and its records; ``interrupted`` when the run was ended by the user."""
+    """A header and its records; ``interrupted`` when the run was ended by the user.
+
+    ``cut`` says where a recording breaks off that has no end: its writer was killed, say, or its disk full.
+    """
 
     header: Header
     records: tuple[Record, ...]
     interrupted: bool = False
+    cut: str = ""

@@ -24,7 +24,7 @@ from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TargetError, block_sizes, drive, openai, parse
 from kvwire.attack.targets.openai import VOCABULARY, ApiDriver, DrivenTarget, Server
 from kvwire.attack.witness import Recorder
-from kvwire.cli import main
+from kvwire.cli.root import main
 from kvwire.judges.verdict import Exit
 from kvwire.standard.protocol import AdapterError, Refused, Unsupported
 from kvwire.standard.statement import Stream

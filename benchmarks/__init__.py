@@ -1,0 +1,1 @@
+"""How fast this is, as ratios within one run: `python -m benchmarks`. Not in the wheel."""

@@ -1,0 +1,9 @@
+"""The modules that there are, in the order of the page."""
+
+from typing import Final
+
+from benchmarks import publisher
+from benchmarks.page import name_of
+from benchmarks.rows import Module
+
+MODULES: Final[dict[str, Module]] = {name_of(module): module for module in (publisher,)}

@@ -1,0 +1,136 @@
+"""``kvwire judge``: recordings, one or many."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import click
+
+from kvwire.cli.judging import (
+    Options,
+    finish,
+    judging_options,
+    progressing,
+    terminable,
+)
+from kvwire.cli.screen import screen
+from kvwire.conclusion.result import Result
+from kvwire.judges.verdict import Exit
+from kvwire.recordings.judging import Answer, Tally, answers, default_workers, line
+from kvwire.recordings.units import Unit, units
+from kvwire.report.faces import face, print_to
+from kvwire.report.recordings import row, totals
+from kvwire.report.visible import safe
+from kvwire.trace import files
+from kvwire.trace.records import Record, Trace, TraceError
+
+TELL_RECORDS = 5000
+"""After how many records progress is shown."""
+
+
+@click.command("judge")
+@click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@judging_options
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Judge several recordings by so many processes (one a processor)."
+)
+def judge_command(
+    paths: tuple[Path, ...],
+    options: Options,
+    workers: int | None,
+) -> int:
+    """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
+
+    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap) or a folder of them. Several give one result stream, in the order
+    in which they are named, and one line each; the parts of one recording (FILE.0001 …) are judged as one. One that
+    cannot be read, or whose worker dies, is an error that is named, and the others are judged all the same.
+
+    Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
+    """
+    return judged(paths, options, workers)
+
+
+def judged(paths: Sequence[Path], options: Options, workers: int | None = None) -> int:
+    """Judge, report, and give the exit code.
+
+    Raises:
+        click.UsageError: when there is nothing to judge.
+    """
+    try:
+        found = units(paths)
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
+    if len(found) == 1:
+        return _one(found[0], options)
+    return _many(found, options, workers or default_workers())
+
+
+def _one(unit: Unit, options: Options) -> int:
+    if unit.error:
+        raise click.UsageError(unit.error)
+    try:
+        with progressing() as progress, files.open_recording(*unit.paths) as recording:
+            records: list[Record] = []
+            for count, record in enumerate(recording):
+                records.append(record)
+                if count % TELL_RECORDS == 0:
+                    progress(f"reading {unit.name}, {recording.position:.0%}")
+            ended = recording.ended
+            progress(f"judging {unit.name}, {len(records)} records")
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
+    trace = Trace(header=ended.header, records=tuple(records), interrupted=ended.interrupted, cut=ended.cut)
+    if not options.quiet:
+        how = "cut short" if ended.cut else "whole, but interrupted" if ended.interrupted else "whole"
+        parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
+        click.echo(f"{unit.name}: {len(records)} records{parts}, {how}", err=True)
+    return finish(trace, options)
+
+
+def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
+    if "badge" in options.files:
+        raise click.UsageError(f"--badge is of one result, and there are {len(found)} recordings")
+    tally, interrupted = Tally(), False
+    kept: list[Result] = []
+    keeps = options.github or not options.files.keys() <= {"json"}
+    with contextlib.ExitStack() as stack:
+        stream = options.files.get("json")
+        out = None if stream is None else stack.enter_context(stream.open("wb"))
+        stack.enter_context(terminable())
+        progress = stack.enter_context(progressing())
+        told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
+        try:
+            with contextlib.closing(told):
+                for answer in told:
+                    tally.add(answer)
+                    _tell(answer, options, out)
+                    if keeps and answer.result is not None:
+                        kept.append(answer.result)
+        except KeyboardInterrupt:
+            interrupted = True
+        total = tally.total(interrupted=interrupted)
+        if out is not None:
+            out.write(line(total))
+    for kind, path in options.files.items():
+        if kind != "json":
+            path.write_bytes(face(kept, kind))
+    if options.github:
+        click.echo(face(kept, "github"), nl=False)
+    if not options.quiet:
+        screen().print(totals(total, len(found)))
+    return Exit.INTERRUPTED if total.exit is None else total.exit
+
+
+def _tell(answer: Answer, options: Options, out: IO[bytes] | None) -> None:
+    if out is not None:
+        out.write(answer.dump())
+        out.flush()
+    if options.quiet:
+        return
+    report = None if answer.result is None else safe(answer.result)
+    screen().print(row(safe(answer.recording), report))
+    if options.verbose and answer.result is not None:
+        print_to(screen(), [answer.result], verbose=True)

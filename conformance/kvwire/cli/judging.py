@@ -1,0 +1,169 @@
+"""What the commands share that judge: their options, progress, and what becomes of a result."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from kvwire.cli.baseline import expectations, today
+from kvwire.cli.screen import screen
+from kvwire.conclusion.conclude import FilterError, select
+from kvwire.conclusion.summary import Wanted
+from kvwire.judges.verdict import Exit
+from kvwire.recordings.judging import Asked, concluded
+from kvwire.report.faces import Format, face, print_to
+from kvwire.standard import registry
+from kvwire.standard.registry import UnknownNameError
+from kvwire.trace.records import Trace
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+Progress = Callable[[str], None]
+FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
+"""The faces of a result that have an option each that names a file."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a recording is judged, and where what is found goes."""
+
+    how: Asked
+    ids: frozenset[str] | None
+    files: dict[Format, Path]
+    github: bool
+    quiet: bool
+    verbose: bool
+
+
+def judging_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The options that checking and judging share; the command gets them as one, tried before anything is done."""
+
+    @functools.wraps(command)
+    def gathered(
+        *,
+        profile: str | None,
+        only: tuple[str, ...],
+        expected: Path | None,
+        strict: bool,
+        allow_inconclusive: bool,
+        github: bool,
+        quiet: bool,
+        verbose: bool,
+        **others: Any,
+    ) -> int:
+        written = {kind: others.pop(kind) for kind in FILES}
+        asked = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
+        options = Options(
+            ids=_ids(only),
+            how=_asked(profile, expected, asked),
+            files={kind: path for kind, path in written.items() if path is not None},
+            github=github,
+            quiet=quiet,
+            verbose=verbose,
+        )
+        for kind, path in options.files.items():
+            writable(path, f"--{kind}")
+        return command(options=options, **others)
+
+    for option in reversed(
+        (
+            click.option("--json", type=FILE, help="Write the result stream (NDJSON) to this file."),
+            click.option("--html", type=FILE, help="Write a page with all evidence to this file."),
+            click.option("--junit", type=FILE, help="Write JUnit XML to this file."),
+            click.option("--markdown", type=FILE, help="Write Markdown, as for a job's summary, to this file."),
+            click.option("--badge", type=FILE, help="Write the JSON of an endpoint badge to this file."),
+            click.option("--github", is_flag=True, help="Print annotations as GitHub's workflow commands too."),
+            click.option("--profile", help="Hold it to this profile: core, replay, ranks, …; `ranks+replay` is both."),
+            click.option(
+                "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
+            ),
+            click.option(
+                "--expected-failures",
+                "expected",
+                type=FILE,
+                help="What is known to be broken does not count (a TOML file, see `kvwire baseline`).",
+            ),
+            click.option("--strict", is_flag=True, help="A warning is a failure."),
+            click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
+            click.option("--quiet", is_flag=True, help="No report; the exit code and the files say it all."),
+            click.option("--verbose", "-v", is_flag=True, help="A row for each sentence and stream besides."),
+        )
+    ):
+        gathered = option(gathered)
+    return gathered
+
+
+def _ids(only: tuple[str, ...]) -> frozenset[str] | None:
+    try:
+        return select(only, registry.load())
+    except FilterError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _asked(profile: str | None, expected: Path | None, wanted: Wanted) -> Asked:
+    try:
+        if profile is not None:
+            registry.profile(profile)
+    except UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+    entries = None if expected is None else expectations(expected)
+    return Asked(wanted=wanted, profile=profile, expected=entries, today=today())
+
+
+def writable(path: Path, option: str) -> None:
+    """Refuse before the run what would lose its result after it."""
+    if not path.absolute().parent.is_dir():
+        raise click.UsageError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
+
+
+@contextlib.contextmanager
+def progressing() -> Iterator[Progress]:
+    """What is being done, on a terminal; nothing in a pipe."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("…") as status:
+        yield lambda text: status.update(f"{text} …")
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Inside, SIGTERM ends a run as Ctrl-C does: what was found is kept."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def finish(judged: Trace, options: Options) -> int:
+    """Judge, report, and give the exit code."""
+    try:
+        outcome = concluded(judged, options.how)
+    except UnknownNameError as error:
+        raise click.UsageError(str(error)) from None
+    for kind, path in options.files.items():
+        path.write_bytes(face([outcome], kind, [judged] if kind == "html" else ()))
+    if options.github:
+        click.echo(face([outcome], "github"), nl=False)
+    if not options.quiet:
+        print_to(screen(), [outcome], verbose=options.verbose)
+    if outcome.summary.interrupted:
+        return Exit.INTERRUPTED
+    assert outcome.summary.exit is not None
+    return outcome.summary.exit

@@ -1,0 +1,52 @@
+"""Times and sizes as users write them."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+BYTES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+BYTES |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", 1)}
+
+
+class Duration(click.ParamType[float]):
+    """A time such as ``90``, ``30s``, ``1h30m``, ``2d``, in seconds."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds."""
+        text = str(value).strip()
+        parts = re.fullmatch(r"(?:\d+(?:\.\d+)?[smhd])+", text)
+        if parts:
+            seconds = sum(float(number) * SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", text))
+        elif re.fullmatch(r"\d+(?:\.\d+)?", text):
+            seconds = float(text)
+        else:
+            self.fail(f"{text!r} is no time; write 90, 30s, 1h30m or 2d", param, ctx)
+        if seconds <= 0:
+            self.fail(f"{text!r} is no time above 0", param, ctx)
+        return seconds
+
+
+class Size(click.ParamType[int]):
+    """A size such as ``500MB``, ``1GB``, ``64KiB``, in bytes."""
+
+    name = "size"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes."""
+        text = str(value).strip()
+        parts = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]i?|)B?", text, re.IGNORECASE)
+        unit = "" if parts is None else parts[2].upper().replace("I", "i")
+        if parts is None:
+            self.fail(f"{text!r} is no size; write 500MB, 1GB or 64KiB", param, ctx)
+        size = int(float(parts[1]) * BYTES[unit])
+        if size < self.least:
+            self.fail(f"{text!r} is less than {self.least} bytes", param, ctx)
+        return size

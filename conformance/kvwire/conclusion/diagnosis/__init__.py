@@ -1,0 +1,1 @@
+"""What is on a stream, whether streams agree, and whether a consumer's assumptions fit: no verdict, a diagnosis."""

@@ -1,0 +1,277 @@
+"""One self-contained page: what holds, what does not, and what is not proven and why, with the evidence behind it.
+
+It loads nothing from anywhere. Without script all of it is there; script only filters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from kvwire.conclusion import result
+from kvwire.conclusion.result import Result
+from kvwire.conclusion.untried import Why
+from kvwire.judges.verdict import Exit, Finding, Verdict
+from kvwire.report.console import MARKS, PROBLEMS, WORST, place
+from kvwire.report.evidence import Course, Evidence
+from kvwire.report.standing import RUN, Standing, cases, message, standing
+from kvwire.report.words import counted, short, singular
+
+WIDTH, HEIGHT, MARGIN = 960, 180, 8
+"""Size of the picture of a stream's course, in units of its view box."""
+SHOWN = 12
+"""Streams of one sentence that are listed with their own verdicts; the rest are counted."""
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding and what the recording shows of it, where there is one."""
+
+    expected: str
+    seen: str
+    where: str
+    event: str
+    evidence: Evidence | None
+
+
+class One(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence on one stream."""
+
+    stream: str
+    verdict: Verdict
+    count: str
+    message: str
+    findings: tuple[Shown, ...]
+    notes: tuple[str, ...]
+    expected: str
+
+
+class Sentence(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence on all streams: the worst verdict counts."""
+
+    id: str
+    short: str
+    area: str
+    level: str
+    sentence: str
+    verdict: Verdict
+    expected: bool
+    fails: bool
+    message: str
+    streams: tuple[One, ...]
+    more: int
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why sentences are open; ``wanted``: the profile wants at least one of them shown."""
+
+    reason: str
+    ids: tuple[str, ...]
+    wanted: bool
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity of a picture: a polyline for each incarnation, and what the upper end stands for."""
+
+    points: tuple[str, ...]
+    top: int
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """The course of a stream, drawn: numbers and resident blocks over seconds, restarts and gaps."""
+
+    stream: str
+    numbers: Line
+    resident: Line
+    restarts: tuple[float, ...]
+    gaps: tuple[float, ...]
+    said: str
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the page says of one result."""
+
+    key: str
+    report: Result
+    tone: str
+    said: tuple[str, ...]
+    counts: tuple[tuple[Verdict, int], ...]
+    open: tuple[Reason, ...]
+    sentences: tuple[Sentence, ...]
+    problems: tuple[Sentence, ...]
+    pictures: tuple[Picture, ...]
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recording adds to a result: evidence by place, and the courses of its streams."""
+
+    at: dict[tuple[int, int], Evidence]
+    courses: tuple[Course, ...]
+
+
+NOTHING = Recorded(at={}, courses=())
+
+
+def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
+    """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
+
+    ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    beside = list(recorded) or [NOTHING] * len(reports)
+    pages = [_page(f"r{at}", *pair) for at, pair in enumerate(zip(reports, beside, strict=True), 1)]
+    return environment.get_template("report.html.j2").render(
+        pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+    )
+
+
+def _page(key: str, report: Result, recorded: Recorded) -> Page:
+    summary = report.summary
+    sentences = tuple(_sentences(report, recorded))
+    counts = Counter(sentence.verdict for sentence in sentences)
+    problems = [one for one in sentences if one.verdict in PROBLEMS and not one.expected]
+    return Page(
+        key=key,
+        report=report,
+        tone=_tone(report),
+        said=tuple(
+            case.message
+            for case in cases(report)
+            if case.name == RUN and case.standing is not Standing.PASSED and case.message != summary.headline
+        ),
+        counts=tuple((verdict, counts[verdict]) for verdict in MARKS if counts[verdict]),
+        open=tuple(_open(report)),
+        sentences=sentences,
+        problems=tuple(sorted(problems, key=lambda one: PROBLEMS.index(one.verdict))),
+        pictures=tuple(map(_picture, recorded.courses)),
+    )
+
+
+def _tone(report: Result) -> str:
+    """Which colour the headline has: what claims nothing is never green."""
+    summary = report.summary
+    if summary.exit in (Exit.NOT_CONFORMANT, Exit.ERROR):
+        return "bad"
+    return "open" if summary.exit != Exit.CONFORMANT or summary.no_claim or summary.conclusive_missing else "good"
+
+
+def _sentences(report: Result, recorded: Recorded) -> Iterator[Sentence]:
+    grouped: dict[str, list[tuple[int, result.Outcome]]] = {}
+    for at, outcome in enumerate(report.outcomes):
+        if outcome.why is not Why.PROFILE:
+            grouped.setdefault(outcome.requirement, []).append((at, outcome))
+    for requirement, found in grouped.items():
+        ordered = sorted(found, key=lambda pair: (bool(pair[1].expected), WORST.index(pair[1].verdict)))
+        first = ordered[0][1]
+        yield Sentence(
+            id=requirement,
+            short=short(requirement),
+            area=short(requirement).partition("-")[0],
+            level=first.level,
+            sentence=first.sentence,
+            verdict=first.verdict,
+            expected=bool(first.expected),
+            fails=standing(report, first) in (Standing.FAILED, Standing.ERROR),
+            message=message(first, report.run.mode),
+            streams=tuple(_one(at, outcome, report, recorded) for at, outcome in ordered[:SHOWN]),
+            more=max(0, len(ordered) - SHOWN),
+        )
+
+
+def _one(at: int, outcome: result.Outcome, report: Result, recorded: Recorded) -> One:
+    count = f"×{outcome.witnesses}" if outcome.verdict is Verdict.PASS else ""
+    if outcome.violations:
+        count = f"{outcome.violations} of {counted(outcome.witnesses, 'occasions')}"
+    return One(
+        stream=outcome.stream,
+        verdict=outcome.verdict,
+        count=count,
+        message=message(outcome, report.run.mode),
+        findings=tuple(
+            _shown(finding, recorded.at.get((at, number))) for number, finding in enumerate(outcome.findings)
+        ),
+        notes=tuple(map(singular, outcome.notes)),
+        expected=outcome.expected,
+    )
+
+
+def _shown(finding: Finding, evidence: Evidence | None) -> Shown:
+    return Shown(
+        expected=singular(finding.expected),
+        seen=singular(finding.seen),
+        where=place(finding),
+        event=finding.where.event or "",
+        evidence=evidence,
+    )
+
+
+def _open(report: Result) -> Iterator[Reason]:
+    by_reason: dict[tuple[str, bool], list[str]] = {}
+    missing = set(report.summary.conclusive_missing)
+    for outcome in report.outcomes:
+        if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
+            key = message(outcome, report.run.mode), outcome.requirement in missing
+            named = by_reason.setdefault(key, [])
+            if outcome.requirement not in named:
+                named.append(outcome.requirement)
+    reasons = [Reason(reason=reason, ids=tuple(ids), wanted=wanted) for (reason, wanted), ids in by_reason.items()]
+    yield from sorted(reasons, key=lambda reason: not reason.wanted)
+
+
+# --- several results ---------------------------------------------------------------------------------------------
+
+
+def _matrix(pages: Sequence[Page]) -> list[tuple[str, str, list[Sentence | None]]]:
+    """A row for each sentence that any of the results has: id, sentence, and what each result says of it."""
+    rows: dict[str, str] = {}
+    for page in pages:
+        for sentence in page.sentences:
+            rows.setdefault(sentence.id, sentence.sentence)
+    by_id = [{sentence.id: sentence for sentence in page.sentences} for page in pages]
+    return [(name, said, [found.get(name) for found in by_id]) for name, said in sorted(rows.items())]
+
+
+# --- pictures ----------------------------------------------------------------------------------------------------
+
+
+def _picture(course: Course) -> Picture:
+    points = course.points
+    begin, end = points[0].after_s, points[-1].after_s
+    span = max(end - begin, 1e-9)
+
+    def across(after_s: float) -> float:
+        return round(MARGIN + (WIDTH - 2 * MARGIN) * min(1.0, max(0.0, (after_s - begin) / span)), 1)
+
+    def line(values: Sequence[int]) -> Line:
+        top = max(1, *values)
+        drawn: list[list[str]] = []
+        for point, value in zip(points, values, strict=True):
+            place = f"{across(point.after_s)},{round(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * value / top, 1)}"
+            if not drawn or point.after_s in course.restarts:
+                drawn.append([])
+            drawn[-1].append(place)
+        return Line(points=tuple(map(" ".join, drawn)), top=max(values))
+
+    residents = [point.resident for point in points]
+    return Picture(
+        stream=course.stream,
+        numbers=line([point.number for point in points]),
+        resident=line(residents),
+        restarts=tuple(map(across, course.restarts)),
+        gaps=tuple(map(across, course.gaps)),
+        said=f"{counted(len(course.restarts), 'restarts')}, {counted(len(course.gaps), 'gaps')}, at most "
+        f"{counted(max(residents), 'blocks')} resident, over {_span(end - begin)}",
+    )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

@@ -1,0 +1,134 @@
+"""Markdown, for the summary of a CI job or a comment: what the run comes to, what failed, what is open and why."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kvwire.conclusion import result
+from kvwire.conclusion.result import Result
+from kvwire.conclusion.untried import Why
+from kvwire.judges.verdict import Verdict
+from kvwire.report.console import MARKS, place
+from kvwire.report.standing import RUN, Standing, cases, message, standing
+from kvwire.report.words import counted, short, singular
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#!])")
+SHOWN = 50
+"""How many rows a table has at most; a comment has a bound."""
+_ICONS = {Verdict.PASS: "✅", Verdict.WARN: "⚠️", Verdict.INCONCLUSIVE: "❔", Verdict.NOT_APPLICABLE: "➖"}
+
+
+def literal(text: str) -> str:
+    """The text as Markdown that shows it: nothing in it is mark-up or HTML."""
+    return _SPECIAL.sub(r"\\\1", html.escape(text, quote=False))
+
+
+def icon(report: Result) -> str:
+    """A sign for the whole: what failed a build is a cross."""
+    summary = report.summary
+    if summary.exit != 0:
+        return "❌" if summary.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.WARN) or summary.unexpected else "❔"
+    return "✅" if not summary.no_claim and summary.verdict is not Verdict.INCONCLUSIVE else "❔"
+
+
+def markdown(reports: Sequence[Result]) -> str:
+    """One document for one run or several; several begin with a table of them."""
+    lines: list[str] = []
+    if len(reports) > 1:
+        lines += ["| | target | profile | level | outcome |", "|---|---|---|---|---|"]
+        for report in reports:
+            run = report.run
+            cells = (icon(report), run.target, run.profile, run.level, report.summary.headline)
+            lines.append("| " + " | ".join(map(literal, cells)) + " |")
+        lines.append("")
+    for report in reports:
+        lines += _one(report)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _one(report: Result) -> Iterator[str]:
+    run, summary = report.run, report.summary
+    who = f" ({run.implementation})" if run.implementation else ""
+    yield f"### {icon(report)} {literal(run.target)}{literal(who)}"
+    yield ""
+    yield f"**{literal(summary.headline)}**"
+    yield ""
+    said = [case for case in cases(report) if case.name == RUN and case.standing is not Standing.PASSED]
+    for case in said:
+        yield f"- {literal(case.message)}"
+    for notice in report.notices:
+        yield f"- {literal(notice.text)}"
+    if said or report.notices:
+        yield ""
+    problems = [
+        o for o in report.outcomes if o.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.WARN) and not o.expected
+    ]
+    if problems:
+        yield "| verdict | sentence | stream | expected; seen | where |"
+        yield "|---|---|---|---|---|"
+        for outcome in problems[:SHOWN]:
+            yield _row(outcome)
+        yield ""
+        yield from _more(len(problems) - SHOWN, "sentences")
+    expected = [outcome for outcome in report.outcomes if outcome.expected]
+    if expected:
+        yield f"<details><summary>{counted(len(expected), 'sentences')} as expected</summary>"
+        yield ""
+        for outcome in expected:
+            yield f"- {outcome.verdict} `{outcome.requirement}`: {literal(outcome.expected)}"
+        yield ""
+        yield "</details>"
+        yield ""
+    yield from _open(report)
+    counts = Counter(outcome.verdict for outcome in report.outcomes if outcome.why is not Why.PROFILE)
+    told = " · ".join(f"{counts[verdict]} {MARKS[verdict]}" for verdict in MARKS if counts[verdict])
+    yield f"{told} · edition {literal(run.edition)}, profile {literal(run.profile)}, level {run.level}"
+    if run.reproduce:
+        yield ""
+        yield "```console"
+        yield f"$ {run.reproduce.replace('```', '` ` `')}"
+        yield "```"
+    yield ""
+
+
+def _row(outcome: result.Outcome) -> str:
+    finding = outcome.findings[0] if outcome.findings else None
+    seen = "" if finding is None else singular(f"{finding.expected}; seen {finding.seen}")
+    count = f"{outcome.violations} of {outcome.witnesses}"
+    cells = (
+        f"**{outcome.verdict}** {count}",
+        f"`{outcome.requirement}` {literal(outcome.sentence)}",
+        literal(outcome.stream),
+        literal(seen),
+        literal("" if finding is None else place(finding)),
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def _open(report: Result) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for outcome in report.outcomes:
+        if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
+            wanted = "**" if standing(report, outcome) is Standing.ERROR else ""
+            named = by_reason.setdefault(message(outcome, report.run.mode), [])
+            if (name := f"{wanted}{short(outcome.requirement)}{wanted}") not in named:
+                named.append(name)
+    if not by_reason:
+        return
+    number = sum(map(len, by_reason.values()))
+    yield f"<details><summary>{counted(number, 'sentences')} not proven</summary>"
+    yield ""
+    for reason, names in by_reason.items():
+        yield f"- {literal(reason)}: {', '.join(names)}"
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _more(number: int, noun: str) -> Iterator[str]:
+    if number > 0:
+        yield f"… and {counted(number, f'more {noun}')}"
+        yield ""

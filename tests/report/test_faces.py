@@ -1,0 +1,218 @@
+"""One result stream, many faces: what strangers wrote is shown, not obeyed, and all agree with the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+from tests.conclusion.test_notices import trace
+from tests.conclusion.test_summary import LOST, TIME, told
+from tests.kit.stories import Story, everything, stored
+
+from kvwire.conclusion import expected_failures, result
+from kvwire.conclusion.conclude import conclude
+from kvwire.conclusion.expected_failures import Entry
+from kvwire.conclusion.result import Notice, Result
+from kvwire.conclusion.summary import Wanted
+from kvwire.judges.verdict import Exit
+from kvwire.report.evidence import Mismatch
+from kvwire.report.faces import FORMATS, FaceError, Format, face
+from kvwire.report.standing import RUN, Standing, cases
+from kvwire.report.visible import ascii_json, safe, visible
+from kvwire.standard import registry
+from kvwire.trace.records import Trace
+
+KNOWN = registry.load()
+
+
+def broken() -> Story:
+    story = Story().told(3)
+    story.send(stored("a"))
+    story.send(stored("a"))
+    return story
+
+
+def concluded(made: Trace, **wanted: Any) -> Result:
+    return conclude(made, KNOWN, everything(), Wanted(**wanted))
+
+
+def held(entry: Entry) -> Result:
+    return expected_failures.held(concluded(told(broken())), (entry,), "2026-11-30", Wanted())
+
+
+KNOWN_FAULT = Entry(id="KVW-RES-001", reason="told twice")
+WRONG = Entry(id="KVW-RES-002", reason="is not so")
+RESULTS = {
+    "conformant": concluded(told()),
+    "broken": concluded(told(broken())),
+    "quick": concluded(told(mode="quick")),
+    "out of time": concluded(told(plan=(TIME,))),
+    "allowed": concluded(trace(LOST), allow_inconclusive=True),
+    "lost": concluded(trace(LOST)),
+    "silent": concluded(trace([(0.0, "s", "up")], end=3.0)),
+    "interrupted": concluded(told(interrupted=True)),
+    "strict": concluded(told(Story().told(3)), strict=True),
+    "as expected": held(KNOWN_FAULT),
+    "not as expected": held(WRONG),
+}
+
+FORGED = "\r\nKVW-ENV-001 PASS <script>alert(1)</script>"
+HOSTILE = f"\x1b]52;c;QQ==\x07\x9b31m{FORGED} | `*_[x](y) \u202e\u2028\u200b & %0A ::error::"
+OBEYED = [chr(c) for c in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x200B, 0x202E, 0x2028, 0xFEFF)]
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_build_fails_exactly_when_the_exit_code_is_not_0(name: str) -> None:
+    report = RESULTS[name]
+    failing = [case for case in cases(report) if case.standing in (Standing.FAILED, Standing.ERROR)]
+    assert bool(failing) == (report.summary.exit != Exit.CONFORMANT), report.summary.headline
+
+    suites = ET.fromstring(face([report], "junit"))
+    assert bool(suites.findall(".//failure") + suites.findall(".//error")) == bool(failing)
+    suite = suites.find("testsuite")
+    assert suite is not None
+    assert int(suite.get("errors", 0)) + int(suite.get("failures", 0)) == len(failing)
+    assert len(suites.findall(".//testcase")) == len(list(cases(report)))
+
+    assert ("::error " in face([report], "github").decode()) == bool(failing)
+    shown = json.loads(face([report], "badge"))
+    assert (shown["color"] in ("green", "yellowgreen")) == (
+        not failing and not report.summary.no_claim and str(report.summary.verdict) != "INCONCLUSIVE"
+    )
+    assert ("✅" in face([report], "markdown").decode().splitlines()[0]) == (shown["color"] in ("green", "yellowgreen"))
+    page = face([report], "html").decode()
+    assert ('class="banner good"' in page) == (shown["color"] in ("green", "yellowgreen"))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_same_result_gives_the_same_bytes_and_shows_what_broke(kind: Format) -> None:
+    report = RESULTS["broken"]
+    first = face([report], kind)
+    assert first == face([result.parse(result.dump(report))], kind)
+    assert (b"RES-001" if kind != "badge" else b"1 broken") in first
+
+
+def _texts(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The place of every text that is free: those of closed lists are refused when they are read."""
+    match value:
+        case str():
+            yield at
+        case dict():
+            for key, item in value.items():
+                yield from _texts(item, (*at, key))
+        case list() | tuple():
+            for place, item in enumerate(value):
+                yield from _texts(item, (*at, place))
+
+
+CLOSED = {"verdict", "why", "level", "what", "no_claim", "not_run", "kind"}
+
+
+def _with(built: Any, at: tuple[str | int, ...]) -> Result | None:
+    changed = msgspec.json.decode(msgspec.json.encode(built))
+    place = changed
+    for part in at[:-1]:
+        place = place[part]
+    place[at[-1]] = HOSTILE
+    try:
+        return msgspec.convert(changed, Result)
+    except msgspec.ValidationError:
+        return None
+
+
+def hostile() -> list[Any]:
+    """The broken result once for each kind of text in it, which is hostile there."""
+    report = msgspec.structs.replace(
+        RESULTS["broken"],
+        notices=(Notice(what="died", text="it died", streams=["s"]),),
+        troubles=(result.Trouble(text="trouble"),),
+    )
+    built = msgspec.to_builtins(report)
+    seen: dict[tuple[str | int, ...], Result] = {}
+    for at in _texts(built):
+        kind = tuple(part for part in at if isinstance(part, str))
+        if kind not in seen and (made := _with(built, at)) is not None:
+            seen[kind] = made
+    return [pytest.param(made, id=".".join(map(str, kind))) for kind, made in seen.items()]
+
+
+@pytest.mark.parametrize("report", hostile())
+def test_nothing_that_a_stranger_wrote_is_obeyed_by_a_face(report: Result) -> None:
+    for kind in FORMATS:
+        shown = face([report], kind).decode()
+        assert not [c for c in OBEYED if c in shown and c != "\n"], kind
+        assert "KVW-ENV-001 PASS <script>" not in [line.strip() for line in shown.splitlines()]
+        assert not [line for line in shown.splitlines() if line.startswith(("KVW-ENV-001 PASS <", "::error::"))], kind
+        if kind == "html":
+            assert "<script>alert" not in shown
+            assert shown.count("<script>") == 1
+        if kind == "junit":
+            ET.fromstring(shown.encode())
+        if kind == "markdown":
+            assert "<script>" not in shown.partition("```console")[0], "what stands in a fence is shown as it is"
+
+
+def test_the_hostile_results_reach_findings_headers_streams_and_the_summary() -> None:
+    names = {param.id for param in hostile()}
+    assert {"run.target", "run.implementation", "outcomes.findings.seen", "streams.name", "summary.headline"} <= names
+    assert len(names) > 25
+
+
+def test_controls_are_written_as_python_would_and_other_signs_stay() -> None:
+    assert visible("a\x1b[31m\n\u202e\x9b\ud800\U000e0041é…✓") == r"a\x1b[31m\n\u202e\x9b\ud800\U000e0041é…✓"
+    assert visible("::error title=x::y tcp://[::1]:5557") == r":\x3aerror title=x::y tcp://[::1]:5557"
+    assert safe(Notice(what="died", text="\x07", streams=["\x00"])).streams == [r"\x00"]
+
+
+def test_json_keeps_its_values_and_holds_nothing_that_a_terminal_obeys() -> None:
+    text = "\x9b\u202e\U000e0041é\n"
+    raw = ascii_json(msgspec.json.encode({"a": text}))
+    assert json.loads(raw) == {"a": text}
+    assert not [c for c in OBEYED if c in raw.decode()]
+
+
+def test_several_results_make_a_matrix_whose_cells_open_their_evidence() -> None:
+    page = face([RESULTS["broken"], RESULTS["conformant"]], "html").decode()
+    assert 'href="#r1-KVW-RES-001" class="v fail"' in page
+    assert 'href="#r2-KVW-RES-001" class="v pass' in page or 'href="#r2-KVW-RES-001" class="v inconclusive' in page
+    assert 'id="r1-KVW-RES-001"' in page
+    assert face([RESULTS["broken"], RESULTS["conformant"]], "markdown").decode().count("### ") == 2
+    assert len(ET.fromstring(face([RESULTS["broken"]] * 3, "junit")).findall("testsuite")) == 3
+
+
+@pytest.mark.parametrize("kind", ["json", "badge"])
+def test_what_is_of_one_result_refuses_several(kind: Format) -> None:
+    with pytest.raises(FaceError, match="give one at a time"):
+        face([RESULTS["broken"]] * 2, kind)
+
+
+def test_a_recording_shows_the_bytes_the_events_and_the_course() -> None:
+    made = told(broken())
+    page = face([concluded(made)], "html", [made]).decode()
+    assert "<mark>" in page
+    assert "BlockStored; hashes " in page
+    assert "<polyline" in page
+    assert 'class="here" aria-current="true"' in page
+
+
+def test_a_recording_of_another_run_is_refused() -> None:
+    other = told(target="zmq:tcp://127.0.0.1:5557")
+    with pytest.raises(Mismatch, match=r"its target is 'zmq:tcp://127\.0\.0\.1:5557'"):
+        face([concluded(told())], "html", [other])
+
+
+def test_a_page_loads_nothing_and_says_so_to_the_browser() -> None:
+    page = face([RESULTS["broken"]], "html").decode()
+    assert "default-src 'none'" in page
+    for loads in ("src=", "<link", "@import", "url("):
+        assert loads not in page.replace("default-src='", "")
+
+
+def test_what_is_said_of_the_run_as_a_whole_comes_first() -> None:
+    first = next(cases(RESULTS["lost"]))
+    assert first.name == RUN
+    assert "connection to s lost" in first.message
