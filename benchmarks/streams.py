@@ -24,10 +24,17 @@ LABELS: dict[Function, str] = {"v1": "v1_block_key", "v2": "v2_sha256_64/u32"}
 
 
 class Stream:
-    """Batches of one shape: ``payloads`` as they stand on the wire, and the tokens in them."""
+    """Batches of one shape, and the tokens in them. ``capacity``: more blocks than so many are removed at once."""
 
     def __init__(
-        self, shape: Shape, function: Function, batches: int, deviation: Deviation = "", seed: int = 1
+        self,
+        shape: Shape,
+        function: Function,
+        batches: int,
+        deviation: Deviation = "",
+        *,
+        capacity: int | None = None,
+        seed: int = 1,
     ) -> None:
         self._random = random.Random(seed)
         self._function = function
@@ -38,7 +45,13 @@ class Stream:
         self._length = 0
         self._events, self._blocks, self._size = SHAPES[shape]
         self.tokens = batches * self._events * self._blocks * self._size
-        self.payloads = [msgspec.msgpack.encode(batch) for batch in self._batches(batches)]
+        self._capacity = capacity
+        self._count = batches
+
+    @property
+    def payloads(self) -> Iterator[bytes]:
+        """The batches as they stand on the wire, one after the other."""
+        return map(msgspec.msgpack.encode, self._batches(self._count))
 
     def _batches(self, count: int) -> Iterator[list[Any]]:
         for number in range(count):
@@ -49,6 +62,10 @@ class Stream:
                 events.append(
                     self._formed("BlockRemoved", block_hashes=[self._wire(self._resident.pop())], medium="GPU")
                 )
+            if self._capacity is not None and len(self._resident) > self._capacity:
+                gone = [self._wire(value) for value in self._resident[: self._capacity // 8]]
+                del self._resident[: self._capacity // 8]
+                events.append(self._formed("BlockRemoved", block_hashes=gone, medium="GPU"))
             events += [self._store() for _ in range(self._events)]
             yield [1_750_000_000.0 + number * 0.0123, events, 0]
 

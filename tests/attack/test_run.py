@@ -251,6 +251,9 @@ def test_a_stall_of_this_process_is_noticed() -> None:
     assert calm.longest_ms < stalls.longest_ms
 
 
+RANK_0, RANK_1 = (Stream(endpoint=f"tcp://127.0.0.1:{port}", rank=port - 1) for port in (1, 2))
+
+
 @pytest.mark.parametrize(
     ("statement", "streams", "profile"),
     [
@@ -259,6 +262,8 @@ def test_a_stall_of_this_process_is_noticed() -> None:
         ({}, [{"rank": 0}, {"rank": 1}], "ranks"),
         ({}, [{"rank": 0, "replay": "tcp://127.0.0.1:2"}, {"rank": 1}], "ranks+replay"),
         ({}, [{}, {}], "core"),
+        ({"streams": (RANK_0, RANK_1)}, [{}], "ranks"),
+        ({"streams": (RANK_0,)}, [{"rank": 0}], "core"),
         ({"form": "array-v"}, [{"rank": 0}, {"rank": 1}], "legacy-array-v"),
         ({"profile": "core"}, [{"rank": 0}, {"rank": 1}], "core"),
     ],
@@ -268,3 +273,9 @@ def test_a_target_is_held_to_what_it_shows(
 ) -> None:
     shown = [Stream(endpoint="tcp://127.0.0.1:1", **stream) for stream in streams]
     assert default_profile(Statement(**statement), shown) == profile
+
+
+@pytest.mark.parametrize(("world", "profile"), [(None, "replay"), (1, "replay"), (2, "ranks+replay")])
+def test_a_target_that_was_started_as_one_of_several_ranks_shows_them(world: int | None, profile: str) -> None:
+    shown = [Stream(endpoint="tcp://127.0.0.1:1", replay="tcp://127.0.0.1:2", rank=0)]
+    assert default_profile(Statement(), shown, Start(world=world)) == profile

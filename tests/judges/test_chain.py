@@ -138,16 +138,6 @@ def test_a_window_group_of_which_something_was_missed() -> None:
     assert counts(story) == {"CHN-002": 1, "CHN-004": 3}
 
 
-def test_a_coarse_window_block_is_named_by_the_hash_at_its_last_fine_boundary() -> None:
-    tokens = [token for name in "abcdefgh" for token in stored(name)["token_ids"]]
-    coarse: Event = {"group_idx": 1, **WINDOW, "block_size": 16}
-    story = sent(stored("abcd"), {**stored("d"), **coarse, "token_ids": tokens[:16]})
-    story.send(removed("d", group_idx=1), stored("efgh", "d"))
-    story.send({**stored("h", "d"), **coarse, "token_ids": tokens[16:]})
-    assert counts(story) == {"CHN-002": 1, "CHN-003": 1, "CHN-004": 3}
-    assert speaks(story) == set()
-
-
 def test_a_memory_that_was_exceeded_says_so() -> None:
     statement = Statement(window_memory=2, groups=(Group(idx=1, kind="sliding_window", window=8),))
     story = sent(windowed("abc"), windowed("d", "a"), windowed("e", "d"), statement=statement)
@@ -209,6 +199,15 @@ def test_partial_entries_need_no_resident_parent_where_they_are_declared() -> No
     assert speaks(sent(*events)) == {"CHN-003"}
     assert speaks(sent(*events, statement=declared)) == set()
     assert speaks(sent(stored("ab", size=8), stored("h", "g", size=8), statement=declared)) == {"CHN-003"}
+
+
+def test_nor_a_stored_one_in_a_window_group() -> None:
+    window = Group(idx=1, kind="sliding_window", window=8, block_size=8)
+    entry = windowed("x", "nobody", size=4)
+    for extensions, broken in ((("partial_entries",), set()), ((), {"CHN-002"})):
+        statement = Statement(block_size=8, groups=(window,), extensions=extensions)
+        assert speaks(sent(cleared(), windowed("a", size=8), entry, statement=statement)) == broken
+        assert speaks(sent(cleared(), windowed("b", "nobody", size=8), statement=statement)) == {"CHN-002"}
 
 
 def test_a_location_update_says_nothing_of_chains() -> None:

@@ -343,6 +343,19 @@ def two_block_sizes() -> Story:
     return story
 
 
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "CHN-002 CHN-003 CHN-004 EVT-036 RES-001 RES-002 EVT-017")
+def a_window_in_coarser_blocks() -> Story:
+    """Group 1 names a block of 16 tokens by the hash of its last four, and goes on below it when that is freed."""
+    window = Group(idx=1, kind="sliding_window", window=8, block_size=16)
+    story = Story(statement=Statement(block_size=4, groups=(window,), ring=1000)).begin()
+    tokens = [token for name in "abcdefgh" for token in stored(name)["token_ids"]]
+    coarse: Event = {"group_idx": 1, **WINDOW, "block_size": 16}
+    story.send(stored("abcd"), {**stored("d"), **coarse, "token_ids": tokens[:16]})
+    story.send(removed("d", group_idx=1), stored("efgh", "d"))
+    story.send({**stored("h", "d"), **coarse, "token_ids": tokens[16:]}, removed("hgfe"), removed("h", group_idx=1))
+    return story
+
+
 @shows(FORM, RISES, BEGINS, STORES, "RES-001")
 def a_function_that_changes_with_a_restart() -> Story:
     """An upgrade under the bare label: tokens of eight bytes in the first life, and of four in the second."""
@@ -443,7 +456,7 @@ def partial_entries() -> Story:
     return story
 
 
-@shows(FORM, RISES, BEGINS, STORES, "EVT-019 EVT-028 CHN-001 CHN-003 CHN-004 CHN-006 LIV-007 RES-001")
+@shows(FORM, RISES, BEGINS, STORES, "EVT-019 EVT-028 EVT-038 CHN-001 CHN-003 CHN-004 CHN-006 LIV-007 RES-001")
 def tagged_salts() -> Story:
     """Tags where chains are salted, none where they are not, and that of somebody whom the harness does not know."""
     story = Story(statement=Statement(salt="tag", algorithm="opaque", ring=1000)).begin()

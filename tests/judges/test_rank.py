@@ -11,8 +11,8 @@ from tests.kit.stories import T0, Event, Story, blocks, cleared, pack, payload, 
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
-from kvwire.trace.calls import BoundAt, ResidentCall, StartCall
-from kvwire.trace.marks import Ranks, RankWait
+from kvwire.trace.calls import BoundAt, CacheCall, ResidentCall, StartCall
+from kvwire.trace.marks import Ranks, RankWait, Settled
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 SIZE = 4
@@ -329,3 +329,35 @@ def test_a_rank_that_the_adapter_passes_on_is_not_the_publishers() -> None:
     assert story.outcome("RNK-002").reason == Reason.OURS
     story.send(content=payload(rank=9, ts=T0 + 99))
     assert speaks(story) == {"RNK-002": 1}
+
+
+# --- caches that are off the stream
+
+
+PROMPT = tuple(token for at in range(3) for token in tokens(0, at))
+
+
+@pytest.mark.parametrize(
+    ("names", "broken"),
+    [
+        ("xyz", {"HSH-006", "RES-003"}),  # by a seed of its own
+        ("abc", {"RES-001"}),  # by the same function
+    ],
+)
+def test_blocks_of_a_draft_model_show_as_something_else(names: str, broken: set[str]) -> None:
+    """RNK-007 is for review; what is not off the stream is heard all the same."""
+    story = Story(can=("cache", "resident"), statement=Statement(algorithm="opaque")).begin()
+    story.note(CacheCall(tokens=PROMPT, cached_tokens=0))
+    for chain in ("abc", names):
+        story.send({**stored(chain), "token_ids": list(PROMPT)})
+    story.note(Settled(drained=True, idle=True))
+    story.note(ResidentCall(hashes=tuple(map(str, blocks("abc")))))
+    assert story.spoken().keys() == broken
+
+
+def test_blocks_that_a_cache_is_measured_with_show_as_not_held() -> None:
+    story = Story(can=("cache", "resident"), statement=Statement(algorithm="opaque")).begin()
+    story.send({**stored("ab"), "token_ids": [0] * 2 * SIZE})
+    story.note(Settled(drained=True, idle=True))
+    story.note(ResidentCall(hashes=()))
+    assert story.spoken().keys() == {"RES-003"}

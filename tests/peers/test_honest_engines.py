@@ -17,6 +17,8 @@ from kvwire.attack.targets.adapted import AdapterTarget
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.protocol import EngineGroup, EngineTier, Start
+from kvwire.trace.calls import StartCall
+from kvwire.trace.records import told
 
 pytestmark = pytest.mark.network
 
@@ -28,6 +30,7 @@ HOST = EngineTier(medium="CPU", capacity=40)
 ENGINES: dict[str, Start] = {
     "a window that is not announced": Start(groups=(FULL, msgspec.structs.replace(WINDOW, announced=False))),
     "a window that is": Start(groups=(FULL, WINDOW)),
+    "a window in coarser blocks": Start(groups=(FULL, msgspec.structs.replace(WINDOW, block_size=8))),
     "a state-space group that is": Start(groups=(FULL, EngineGroup(idx=1, kind="mamba"))),
     "two dense groups": Start(groups=(FULL, EngineGroup(idx=1, kind="mla_attention"))),
     "host memory that is not announced": Start(tiers=(msgspec.structs.replace(HOST, announced=False),)),
@@ -65,3 +68,12 @@ def test_nobody_speaks_of_an_engine_whose_events_are_late() -> None:
     command = (sys.executable, str(Path(late.__file__)), "0.1", "0.7")
     result = quiet(AdapterTarget("late", command, Start(block_size=4, capacity=40, topic="kv")))
     assert {"KVW-RES-003", "KVW-RES-006"} <= passed(result)
+
+
+def test_a_window_in_coarser_blocks_is_tried() -> None:
+    target = parse("reference:?block_size=4")
+    assert isinstance(target, AdapterTarget)
+    recording = run(target, Settings(probes=("live", "tiers"), limits=LIGHT))
+    starts = [call for _, call in told(enumerate(recording.records), StartCall) if call.succeeded]
+    assert 8 in {group.block_size for call in starts for group in call.groups or ()}
+    assert "KVW-CHN-002" in passed(judged(recording))

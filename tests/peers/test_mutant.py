@@ -8,6 +8,7 @@ import pytest
 
 from kvwire.peers.mutant import LISTENED, Announcing, MutantError, Serving, Session, declared, mutant
 from kvwire.peers.mutants import MUTANTS, peer_of
+from kvwire.standard import registry
 from kvwire_reference.cache import CacheConfig
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
 
@@ -54,3 +55,9 @@ def test_the_part_that_is_changed_stands_in_the_place_of_the_reference() -> None
 
 def test_what_a_mutant_sets_prevails() -> None:
     assert peer_of("no-wrap", algorithm="v2_sha256_64/u32").algorithm == "v1_block_key"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_claims_a_profile_that_has_the_sentence_it_breaks(name: str) -> None:
+    claimed = peer_of(name).declare()["profile"]
+    assert MUTANTS[name].primary in registry.profile(claimed).ids

@@ -204,7 +204,7 @@ def followed(name: str, *arguments: str) -> Result:
 def test_a_right_consumer_passes() -> None:
     result = followed("right")
     assert result.exit_code == 0, result.output
-    assert "consumer/lookup: 36 passed" in result.stdout
+    assert "consumer/lookup: 40 passed" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from kvwire.attack.probes.catalog import PROBES, plan
 from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
 from kvwire.attack.witness import Recorder, WitnessError
-from kvwire.standard.protocol import AdapterError, Refused, Unsupported
+from kvwire.standard.protocol import AdapterError, Refused, Start, Unsupported
 from kvwire.standard.registry import JOINS
 from kvwire.standard.statement import Statement, Stream
 from kvwire.trace.marks import Trouble
@@ -59,18 +59,20 @@ def silent(_: str) -> None:
     """Show no progress."""
 
 
-def default_profile(statement: Statement, streams: Sequence[Stream]) -> str:
+def default_profile(statement: Statement, streams: Sequence[Stream], start: Start | None = None) -> str:
     """What a target is held to unless the user says.
 
-    Its own claim, else the legacy profile of its form, else what its streams show: ``ranks`` where several declare
-    ranks of their own, ``replay`` where one has a replay socket, the union where both is so.
+    Its own claim, else the legacy profile of its form, else what its streams show, and those of its statement:
+    ``ranks`` where several declare ranks of their own, or ``start`` made it one of several, ``replay`` where one has
+    a replay socket, the union where both is so.
     """
     if statement.profile is not None:
         return statement.profile
     if statement.form != "map":
         return f"legacy-{statement.form}"
+    world = (start and start.world) or 1
     shown = {
-        "ranks": len({stream.rank for stream in streams} - {None}) > 1,
+        "ranks": len({stream.rank for stream in (*streams, *statement.streams)} - {None}) > 1 or world > 1,
         "replay": any(stream.replay for stream in streams),
     }
     return JOINS.join(name for name, seen in shown.items() if seen) or "core"
@@ -237,7 +239,7 @@ def _header(
         level=opened.level,
         can=opened.can,
         sets=opened.sets,
-        profile=settings.profile or default_profile(opened.statement, opened.streams),
+        profile=settings.profile or default_profile(opened.statement, opened.streams, opened.start),
         implementation=opened.implementation,
         mode=settings.mode,
         probes=tuple(course.probes),

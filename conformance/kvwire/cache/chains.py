@@ -60,12 +60,10 @@ class Window(Generic[K, V]):
             self.kept.popitem(last=False)
             self.forgotten += 1
 
-    def add(self, keys: Sequence[K], value: V) -> None:
-        """Keep one value for several keys that are not there."""
-        kept = self.kept
-        kept.update(dict.fromkeys(keys, value))
-        while len(kept) > self.size:
-            kept.popitem(last=False)
+    def shrink(self) -> None:
+        """Forget what is too much."""
+        while len(self.kept) > self.size:
+            self.kept.popitem(last=False)
             self.forgotten += 1
 
     def clear(self) -> None:
@@ -104,6 +102,13 @@ class Text(NamedTuple):
 
 
 NOTHING = Text(0, 1, 0)
+
+
+def longer(above: Text, tokens: Sequence[Token]) -> Text:
+    """The tokens above, and one block more."""
+    return above.longer(packed(tokens))
+
+
 Chain = bytes | Text
 """What identifies the tokens of a chain from its root: with their borders where prompts of ours tell how they are cut,
 else without.
@@ -113,10 +118,10 @@ else without.
 class Strand(msgspec.Struct, gc=False):
     """The blocks of a store without faults, as they are remembered until somebody asks for one of them as a link.
 
-    ``data`` are their tokens, four bytes each. ``rooted``: their chain was seen from its root. ``function`` names the
-    one of which ``keys`` are the full keys, block by block, None where it does not tell anything of them; ``claimed``:
-    keys are not kept, and follow from the tokens of the chain. ``above`` is the text of the chain above, once somebody
-    asked for it.
+    ``data`` are their tokens, four bytes each, ``number`` is the batch's. ``rooted``: their chain was seen from its
+    root. ``function`` names the one of which ``keys`` are the full keys, block by block, None where it does not tell
+    anything of them; ``claimed``: keys are not kept, and follow from the tokens of the chain. ``above`` is the text of
+    the chain above, once somebody asked for it.
     """
 
     hashes: tuple[int, ...]
@@ -125,9 +130,10 @@ class Strand(msgspec.Struct, gc=False):
     data: bytes
     rooted: bool
     plain: bool
-    function: str | None = None
-    keys: tuple[bytes, ...] | None = None
-    claimed: bool = False
+    function: str | None
+    keys: tuple[bytes, ...] | None
+    claimed: bool
+    number: int
     above: Text | None = None
 
     def index(self, value: int) -> int:

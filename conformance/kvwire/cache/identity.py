@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,10 +41,35 @@ class Adapter(NamedTuple):
             return self.name != other.name
         return self.id is not None and other.id is not None and self.name == other.name and self.id != other.id
 
-    @property
-    def text(self) -> str:
-        """It in a few words."""
-        return repr(self.name) if self.name is not None else str(self.id)
+    def __str__(self) -> str:
+        return f"LoRA {self.name!r}" if self.name is not None else f"LoRA {self.id}"
+
+
+class Tag(str):
+    """A scope tag."""
+
+    @classmethod
+    def of(cls, event: Event) -> Tag | None:
+        """The tag that an event carries; none is no knowledge."""
+        return None if event.scope is None else cls(event.scope)
+
+    def differs(self, other: Tag) -> bool:
+        """Whether they are of two salts."""
+        return self != other
+
+    def __str__(self) -> str:
+        return f"the scope tag {super().__str__()}"
+
+
+S = TypeVar("S", Adapter, Tag)
+
+
+class Apart(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event names of its scope and another such name, under which the same tokens had the hash ``worn``."""
+
+    own: Adapter | Tag
+    other: Adapter | Tag
+    worn: int
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +77,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     ``fresh``: its hash is new, and others are known. ``clash`` says which other tokens its hash stood for. ``before``
     is the hash that the equal chain had, when there was one and its scope is beyond doubt; ``scope`` names that.
-    ``adapters``: the adapter that the event names and another one, under which the same tokens had the hash ``worn``.
+    ``adapters`` and ``tags``: another adapter or scope tag than that of the event, under which the same tokens ran.
     """
 
     link: Link
@@ -60,8 +85,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     clash: str | None = None
     before: int | None = None
     scope: str = ""
-    adapters: tuple[Adapter, Adapter] | None = None
-    worn: int | None = None
+    adapters: Apart | None = None
+    tags: Apart | None = None
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +139,7 @@ class Identity:
         self._lossy = False
         self._equal: Window[tuple[Scope, Chain, int, int], int] = Window()
         self._adapters: Window[tuple[Chain, int, int], dict[Adapter, int]] = Window()
+        self._tags: Window[tuple[Chain, int, int], dict[Tag, int]] = Window()
         self._media: Window[int, frozenset[tuple[str | None, int]]] = Window()
         self._seen: dict[Place, dict[int, frozenset[Scope]]] = {}
         """The hashes of a chain that ran in several scopes, each with those that it can be of."""
@@ -128,6 +154,7 @@ class Identity:
         self.chains.begin()
         self._equal.clear()
         self._adapters.clear()
+        self._tags.clear()
         self._media.clear()
 
     def hole(self) -> None:
@@ -143,7 +170,7 @@ class Identity:
         """Compare the blocks of a ``whole`` event with what is known."""
         extras = extra_keys(batch.payload, event) if "extra_keys" in event.keys else ()
         plain = extras is not None and not any(extras) and not any(event.mm_keys or ())
-        adapter = Adapter.of(event)
+        adapter, tag = Adapter.of(event), Tag.of(event)
         sights: list[Sight] = []
         for index, (link, prior) in enumerate(self.chains.stored(event, batch.record, plain=plain)):
             fresh = False
@@ -156,7 +183,6 @@ class Identity:
             if self._prompted:
                 value, where = event.hashes[index], (event.medium, event.group)
                 self._media.put(value, (self._media.get(value) or frozenset()) | {where})
-            other, worn = self._under_another(event, index, link, adapter)
             sights.append(
                 Sight(
                     link=link,
@@ -164,8 +190,8 @@ class Identity:
                     clash=None if prior is None else self._clash(link, prior),
                     before=before,
                     scope="" if before is None else texts(link.scopes),
-                    adapters=None if adapter is None or other is None else (adapter, other),
-                    worn=worn,
+                    adapters=_under_another(self._adapters, event, index, link, adapter),
+                    tags=_under_another(self._tags, event, index, link, tag),
                 )
             )
         return sights
@@ -203,20 +229,6 @@ class Identity:
         if before is None:
             self._equal.put(key, event.hashes[index])
         return before
-
-    def _under_another(
-        self, event: Event, index: int, link: Link, adapter: Adapter | None
-    ) -> tuple[Adapter | None, int | None]:
-        """Another adapter under which the chain was announced, and its hash then: this one, if any had it."""
-        if adapter is None or link.chain is None:
-            return None, None
-        key = (link.chain, event.group, event.block_size or 0)
-        known = self._adapters.get(key) or {}
-        value = event.hashes[index]
-        others = [(other, worn) for other, worn in known.items() if other.differs(adapter)]
-        if adapter not in known:
-            self._adapters.put(key, {**known, adapter: value})
-        return next((pair for pair in others if pair[1] == value), others[0] if others else (None, None))
 
     # scopes
 
@@ -344,6 +356,24 @@ class Identity:
     def _scopes_of(self, place: Place) -> frozenset[Scope]:
         _, chain, _, size = place
         return frozenset(self.chains.runs(chain, size))
+
+
+def _under_another(
+    window: Window[tuple[Chain, int, int], dict[S, int]], event: Event, index: int, link: Link, own: S | None
+) -> Apart | None:
+    """Another name under which the chain was announced, and its hash then: this one, if any had it."""
+    if own is None or link.chain is None:
+        return None
+    key = (link.chain, event.group, event.block_size or 0)
+    known = window.get(key) or {}
+    value = event.hashes[index]
+    others = [(other, worn) for other, worn in known.items() if other.differs(own)]
+    if own not in known:
+        window.put(key, {**known, own: value})
+    if not others:
+        return None
+    other, worn = next((pair for pair in others if pair[1] == value), others[0])
+    return Apart(own=own, other=other, worn=worn)
 
 
 def texts(scopes: Iterable[Scope]) -> str:

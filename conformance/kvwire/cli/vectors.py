@@ -90,16 +90,31 @@ def list_command(names: tuple[str, ...], ids: bool, as_json: bool, folder: Path 
 @click.argument("target", type=click.Path(path_type=Path), metavar="DIR")
 @_only
 @_from
-def export(target: Path, only: tuple[str, ...], folder: Path | None) -> None:
+@click.option("--check", is_flag=True, help="Copy nothing: end with 1 when the copy in DIR differs.")
+def export(target: Path, only: tuple[str, ...], folder: Path | None, check: bool) -> int:
     """Copy the vectors to DIR, with manifest, edition, licence; an earlier copy there is replaced."""
+    if check:
+        return _checked_copy(target, folder or resources.vectors())
     try:
         chosen = copying.export(folder or resources.vectors(), target, only)
     except (UnknownNameError, FileExistsError) as error:
         raise click.UsageError(str(error)) from None
     except DamageError as error:
         _damaged(error)
-        return
+        return Exit.ERROR
     click.echo(f"vectors: {len(chosen)} files, {sum(len(entry.ids) for entry in chosen)} ids in {target}")
+    return Exit.CONFORMANT
+
+
+def _checked_copy(target: Path, source: Path) -> int:
+    try:
+        found = copying.differing(source, target)
+    except DamageError as error:
+        raise click.UsageError(f"{target}: {error}; `kvwire vectors export {target}` makes a copy") from None
+    for line in found:
+        click.echo(line)
+    click.echo(f"vectors: {len(found)} differ" if found else f"vectors: {target} is as this kvwire has them")
+    return Exit.NOT_CONFORMANT if found else Exit.CONFORMANT
 
 
 def _choose(folder: Path, names: tuple[str, ...]) -> tuple[Any, ...]:

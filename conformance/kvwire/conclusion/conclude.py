@@ -112,11 +112,16 @@ class Listening:
             for stream in self.streams.values():
                 stream.take(index, record)
 
-    def result(self, *, interrupted: bool = False, cut: str = "", recording: str = "") -> Result:
-        """The run is over: its conclusion. ``recording`` is the digest of its records, where they are kept."""
+    def result(
+        self, *, interrupted: bool = False, cut: str = "", recording: str = "", header: Header | None = None
+    ) -> Result:
+        """The run is over: its conclusion. ``recording`` is the digest of its records, where they are kept; ``header``:
+        as it is known at the end, with what became of the probes.
+        """
         self.hearing.interrupted = interrupted
         self.hearing.cut = cut
         self.hearing.recording = recording
+        self.hearing.header = header or self.hearing.header
         judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)

@@ -7,7 +7,7 @@ function of the records and the registry only, so that a live run and its record
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
@@ -33,6 +33,7 @@ from kvwire.judges.quick import Quick
 from kvwire.judges.step import Step
 from kvwire.judges.verdict import Outcome, Tally
 from kvwire.standard.registry import Profile, Registry
+from kvwire.trace.marks import ReplayBehind, ReplayDone, ReplayRequest
 from kvwire.trace.records import Header, Record, Records, StreamInfo, Trace
 from kvwire.wire.events import Event, Form
 from kvwire.wire.framing import number_of
@@ -56,6 +57,11 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         """The form of its events."""
         return self.appearance.form
 
+    @property
+    def events(self) -> dict[str, int]:
+        """How many events of each type there are."""
+        return self.appearance.events
+
 
 def records_of(trace: Trace, stream: str) -> Records:
     """The records of one stream, with their indices in the trace."""
@@ -71,7 +77,7 @@ def _others(trace: Trace, stream: str) -> tuple[dict[str, Ranges], dict[str, Rec
             found.setdefault(record.stream, []).append((index, record))
     several = found.keys() & declared - {stream}
     return (
-        {name: Ranges.of(records) for name, records in found.items() if name in declared} if several else {},
+        {name: Ranges.of(found.get(name, ())) for name in sorted(declared)} if several else {},
         {name: records for name, records in found.items() if name not in declared},
     )
 
@@ -254,6 +260,8 @@ class Passing:
         self._topic: bytes | None = None
         """The topic of messages that have no fault."""
         self._horizon = horizon
+        self._followed = 0
+        """Messages without a fault that came one after the other, from the only witness."""
         self.last: Record | None = None
         """The last live message."""
         self._records: list[tuple[int, Record]] = []
@@ -282,18 +290,16 @@ class Passing:
         recent = self.facts.recent
         recent[index] = record
         self._bytes += len(entry.payload)
-        step = self.quick.step
-        step.in_order += 1
         read = self._reader.read(entry.payload)
         if read is None or number >= ABSURD or self._bytes > self._horizon.bytes:
+            self.quick.step.in_order += 1
             self._copied(copy=False)
             self._show(index, record)
         else:
-            step.messages += 1
-            step.numbered += 1
+            self._followed += 1
+            if len(recent) > 2 * self._horizon.batches:
+                self._forget()
         self._settled(number, entry, read)
-        if len(recent) > 2 * self._horizon.batches:
-            self._forget()
 
     def _copied(self, index: int = -1, *, copy: bool) -> None:
         copies = self.facts.copies
@@ -364,12 +370,24 @@ class Passing:
         for index in list(islice(recent, len(recent) - len(recent) // 2)):
             del recent[index]
         self._bytes = sum(len(record.frames[-1]) for record in recent.values() if record.frames)
-        size = sum(len(record.frames[-1]) for _, record in self._records if record.frames)
-        if size > self._horizon.bytes:
-            oldest = next(iter(recent), 0)
-            kept = [(index, record) for index, record in self._records if record.frames is None or index >= oldest]
-            self.follower.beyond["messages of replays that are older"] += len(self._records) - len(kept)
-            self._records = kept
+        self._forget_exchanges()
+
+    def _forget_exchanges(self) -> None:
+        """Forget the oldest exchanges of replay, whole ones, beyond the horizon."""
+        sizes: Counter[str] = Counter()
+        for _, record in self._records:
+            if record.frames is not None:
+                sizes[record.source] += len(record.frames[-1])
+        size = sizes.total()
+        gone = set[str]()
+        for client in sizes:
+            if size <= self._horizon.bytes:
+                break
+            size -= sizes[client]
+            gone.add(client)
+        if gone:
+            self._records = [(index, record) for index, record in self._records if _client(record) not in gone]
+            self.follower.beyond["replay answers, not judged"] += len(gone)
 
     @property
     def last_number(self) -> int | None:
@@ -401,7 +419,7 @@ class Passing:
         if read is not None:
             self._entry = number, entry
             taken = self.quick.take(read, number)
-            if taken == len(read.events):
+            if taken == len(read[2]):
                 if self.quick.step.batches >= STRETCH:
                     self.flush()
                 return
@@ -465,6 +483,10 @@ class Passing:
         self._deferred.flush()
         self.quick.add_up()
         step, self.quick.step = self.quick.step, Step()
+        step.in_order += self._followed
+        step.messages += self._followed
+        step.numbered += self._followed
+        self._followed = 0
         if step.batches and self._entry is not None:
             step.last = _batch(*self._entry)
             self.showing.appearance.count(step)
@@ -508,6 +530,14 @@ class Passing:
             self.profile,
             only,
         )
+
+
+def _client(record: Record) -> str | None:
+    """The client of the exchange that a record is of."""
+    match record.detail:
+        case ReplayRequest(client=client) | ReplayBehind(client=client) | ReplayDone(client=client):
+            return client
+    return record.source if record.is_replay else None
 
 
 def _batch(number: int, entry: Entry) -> Batch:

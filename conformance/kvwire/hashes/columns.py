@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwire_reference.hashing import _GOLDEN, _MIX_A
-
+GOLDEN: Final = 0x9E3779B9
+MIX: Final = 0x45D9F3B
+MIX_PARENT: Final = 0xBF58476D1CE4E5B9
 TILE: Final = 16
 """So many tokens of each block are mixed at a time: what they need stays in the cache of a core."""
 ROWS: Final = 4096
@@ -42,7 +43,7 @@ class Columns:
     def _some(self, tokens: Ids, parents: Hashes) -> Hashes:
         count = len(tokens)
         seed, added, wide = self._seed[:count], self._sum[:count], self._wide[:count]
-        np.multiply(parents, np.uint64(_MIX_A), out=seed)
+        np.multiply(parents, np.uint64(MIX_PARENT), out=seed)
         np.bitwise_xor(seed, np.uint64(self.size), out=seed)
         for first in range(0, self.size, TILE):
             columns = min(TILE, self.size - first)
@@ -51,10 +52,10 @@ class Columns:
             for _ in range(2):
                 np.right_shift(ids, np.uint32(16), out=shifted)
                 np.bitwise_xor(ids, shifted, out=ids)
-                np.multiply(ids, np.uint32(0x45D9F3B), out=ids)
+                np.multiply(ids, np.uint32(MIX), out=ids)
             np.right_shift(ids, np.uint32(16), out=shifted)
             np.bitwise_xor(ids, shifted, out=ids)
-            np.add(ids, np.uint32(_GOLDEN), out=ids)
+            np.add(ids, np.uint32(GOLDEN), out=ids)
             for row in ids:
                 np.left_shift(seed, np.uint64(6), out=added)
                 np.add(added, row, out=added)

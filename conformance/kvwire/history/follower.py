@@ -69,17 +69,14 @@ class Receiver(Protocol):
         """A live message that is no copy, classified."""
 
 
-class Entry:
+class Entry(msgspec.Struct, gc=False):
     """A batch that came live, ascending: its payload, the topic it came under, and the record of each witness."""
 
-    __slots__ = ("first", "payload", "second", "source", "topic")
-
-    def __init__(self, payload: bytes, source: str, first: int, topic: bytes | None) -> None:
-        self.payload = payload
-        self.source = source
-        self.first = first
-        self.topic = topic
-        self.second: tuple[str, int] | None = None
+    payload: bytes
+    source: str
+    first: int
+    topic: bytes | None
+    second: tuple[str, int] | None = None
 
     @property
     def seen_by(self) -> frozenset[str]:
@@ -417,8 +414,17 @@ class Follower:
         self._classify(timeline, indices)
         self.timeline = self._whole(timeline, indices)
         if not end:
+            if force:
+                self._doubt()
             self._settle_down(lives[last])
         return True
+
+    def _doubt(self) -> None:
+        """It has not come to rest within the horizon: what follows may be of another life, and batches missing."""
+        self.beyond["things that had not come to rest"] += 1
+        why = "what came before it had not come to rest within the horizon"
+        first = self.settled + 1
+        self._gap(Gap(first=first, last=first - 1, attribution=Attribution.UNATTRIBUTED, why=why, maybe_restart=True))
 
     def _indices(self, lives: list[Life]) -> list[int | None]:
         """The incarnation that each life is: as its runs were laid out before, else the next one."""
@@ -429,13 +435,13 @@ class Follower:
             self._of.update(dict.fromkeys(current, len(self.lived) - 1))
         for life in lives:
             known = {self._of[run] for run in life.runs if run in self._of}
-            if known:
-                found.append(max(known))
-            elif found and found[-1] is not None and found[-1] + 1 < next_one:
+            if not known and found and found[-1] is not None and found[-1] + 1 < next_one:
                 found.append(None)  # between lives that were handed on
-            else:
-                found.append(next_one)
-                next_one += 1
+                continue
+            index = max(known, default=next_one)
+            next_one = max(next_one, index + 1)
+            found = [None if other == index else other for other in found]  # parted after it was handed on
+            found.append(index)
         return found
 
     def _limit(self, lives: list[Life], indices: list[int | None], timeline: Timeline, *, force: bool) -> int | None:
@@ -492,7 +498,7 @@ class Follower:
             if live.record <= self._classified or live.record in self.copied:
                 continue
             if index is None or (live.arrival is Arrival.FILLED and self._forgotten(index, live.number)):
-                self.beyond["live batches under numbers that are older"] += 1
+                self.beyond["live batches under older numbers, not judged"] += 1
             else:
                 self.to.live(msgspec.structs.replace(live, incarnation=index))
         self._classified = newest
@@ -548,7 +554,7 @@ class Follower:
             if kept > self.horizon.bytes:
                 del self.collected.answers[client]
                 self._of.pop(answer, None)
-                self.beyond["replay answers that are older"] += 1
+                self.beyond["replay answers, not judged"] += 1
 
     # the end
 
@@ -563,7 +569,7 @@ class Follower:
     def notes(self) -> Iterator[str]:
         """What was not judged, or is not shown, as it is beyond what is kept."""
         for what, count in self.beyond.items():
-            yield f"{count} {what} than the last {self.horizon.batches} batches: not judged"
+            yield f"beyond what is kept (the last {self.horizon.batches} batches): {count} {what}"
         if more := sum(lived.more_gaps for lived in self.lived):
             yield f"{more} more gaps, which are not shown"
         if self.losses.more:

@@ -103,7 +103,7 @@ class Chain(Area):
             self.nil_at_the_start(batch, event)
         scope = _Scope(event.lora_name, event.lora_id, event.scope)
         if event.parent is not None:
-            if kind == "window":
+            if kind == "window" and self.facts.partial is False:
                 self.window_parent(batch, event, event.parent)
             elif kind == "dense" and self.facts.partial is False:
                 self.resident_parent(batch, event, event.parent)
@@ -160,7 +160,7 @@ class Chain(Area):
     )
     def window_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:
         """KVW-CHN-002: A publisher MUST name as parent, in a window group, only a block that was stored in that group
-        since the last clear of the incarnation.
+        since the last clear of the incarnation, partial entries excepted.
 
         A window may have freed the parent: that it was stored is enough, residency is not asked for.
         """

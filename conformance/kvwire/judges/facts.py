@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from kvwire.cache.chains import Strand
 from kvwire.cache.identity import Identity
 from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
 from kvwire.cache.lineage import Kinds, Lineage, Windows
@@ -305,5 +306,10 @@ class Facts:
 
     def stored_in(self, block: int | None) -> str | None:
         """The number of the batch that stored a block last, before the event that is being shown; None: not known."""
-        number = None if block is None else self.stores.last(block)
-        return None if number is None else str(number)
+        if block is None:
+            return None
+        held = self.identity.chains.window.kept.get(block)
+        numbers = [held.number] if isinstance(held, Strand) else []
+        if (last := self.stores.last(block)) is not None:
+            numbers.append(last)
+        return str(max(numbers)) if numbers else None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kvwire.cache.identity import Identity, Shared, Sight, Told
+from kvwire.cache.identity import Apart, Identity, Shared, Sight, Told
 from kvwire.cache.parity import Example, Examples, Match, Parity, Result
 from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
 from kvwire.hashes.mistakes import BY_NAME, difference
@@ -117,8 +117,10 @@ class Hashing(Area):
         for index, sight in enumerate(sights):
             self.different_chains(batch, event, index, sight, result=results[index] if results else None)
             self.equal_chains(batch, event, index, sight)
+            if sight.tags is not None:
+                self.different_salts(batch, event, index, sight.tags)
             if sight.adapters is not None:
-                self.different_adapters(batch, event, index, sight)
+                self.different_adapters(batch, event, index, sight.adapters)
 
     def finish(self) -> None:
         if self.parity.matched or self.parity.unknown or self.parity.missed or self.parity.mistaken:
@@ -347,10 +349,13 @@ class Hashing(Area):
     def _scopes(self) -> None:
         """What the prompts tell of scopes that the wire does not say."""
         proofs = self.identity.shared()
-        self.different_salts([proof for proof in proofs if proof.by_salt], self.identity.told_by_salt())
-        self.different_adapters_by_prompt([proof for proof in proofs if proof.by_adapter])
+        salts, adapters = self.identity.told_by_salt(), self.identity.told_by_adapter()
+        self._by_prompt(self.different_salts, [proof for proof in proofs if proof.by_salt], salts, "salt")
+        self._by_prompt(
+            self.different_adapters, [proof for proof in proofs if proof.by_adapter], adapters, "LoRA adapter"
+        )
 
-    def _apart(self, say: Say, proofs: Sequence[Shared], told: Told, what: str) -> None:
+    def _by_prompt(self, say: Say, proofs: Sequence[Shared], told: Told, what: str) -> None:
         for proof in proofs:
             say.broke(
                 f"another hash for the same tokens under another {what}",
@@ -366,38 +371,35 @@ class Hashing(Area):
                 "shed, lost, or is one of those",
             )
 
+    def _apart(self, say: Say, batch: Batch, event: Event, index: int, apart: Apart) -> None:
+        if apart.worn != event.hashes[index]:
+            say.saw()
+            return
+        say.broke(
+            f"another hash for the same tokens under {apart.own} than under {apart.other}",
+            f"hash {event.hashes[index]} under both",
+            self._at(say, batch, event, index, event.hashes[index]),
+        )
+
     @judge("KVW-HSH-005")
-    def different_salts(self, say: Say, proofs: Sequence[Shared], told: Told) -> None:
+    def different_salts(self, say: Say, batch: Batch, event: Event, index: int, apart: Apart) -> None:
         """KVW-HSH-005: A publisher MUST give different hashes to the same tokens under different cache salts, and under
         a salt and none.
 
-        The wire does not say a block's salt; the prompts do. Two hashes of one chain that ran in two scopes are a
-        witness. A violation is a hash first stored when its chain had run in some scopes only, which is then the parent
-        of a chain that ran in others only, or is stored anew when no prompt of its scope can be the cause; and no other
-        hash of the chain can be the one that it should be. A store that does not come is no proof: it may be shed or
-        lost.
+        Stores of one chain with two scope tags are compared; no tag is no knowledge. Else the prompts tell of a block's
+        salt. Two hashes of one chain that ran in two scopes are a witness. A violation is a hash first stored when its
+        chain had run in some scopes only, which is then the parent of a chain that ran in others only, or is stored
+        anew when no prompt of its scope can be the cause; and no other hash of the chain can be the one that it should
+        be. A store that does not come is no proof: it may be shed or lost.
         """
-        self._apart(say, proofs, told, "salt")
+        self._apart(say, batch, event, index, apart)
 
     @judge("KVW-HSH-014")
-    def different_adapters(self, say: Say, batch: Batch, event: Event, index: int, sight: Sight) -> None:
+    def different_adapters(self, say: Say, batch: Batch, event: Event, index: int, apart: Apart) -> None:
         """KVW-HSH-014: A publisher MUST give different hashes to the same tokens under different LoRA adapters, and
         under an adapter and none.
 
         Events name their adapter, by name or by id, and nil is no knowledge: stores of one chain that name two are
         compared. What an engine does without saying it is held against the prompts, as salts are (KVW-HSH-005).
         """
-        assert sight.adapters is not None
-        one, other = sight.adapters
-        if sight.worn != event.hashes[index]:
-            say.saw()
-            return
-        say.broke(
-            f"another hash for the same tokens under LoRA {one.text} than under LoRA {other.text}",
-            f"hash {event.hashes[index]} under both",
-            self._at(say, batch, event, index, event.hashes[index]),
-        )
-
-    def different_adapters_by_prompt(self, proofs: Sequence[Shared]) -> None:
-        """KVW-HSH-014, where the wire names no adapter."""
-        self._apart(self.different_adapters, proofs, self.identity.told_by_adapter(), "LoRA adapter")
+        self._apart(say, batch, event, index, apart)

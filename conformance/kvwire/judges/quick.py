@@ -6,6 +6,7 @@ as any other. Both ways keep the same facts, so that nothing depends on which wa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 import sys
@@ -139,7 +140,11 @@ class Quick:
         self._index = 0
         self._rank = -1
         self._newest = 0.0
-        self._kept = facts.identity.chains.window.kept
+        self._number = -1
+        """The number of the batch that was taken last."""
+        self._window = facts.identity.chains.window
+        self._kept = self._window.kept
+        self._ended = facts.ended.by_location
 
     # what may have changed
 
@@ -184,6 +189,8 @@ class Quick:
             spot.matched = spot.matched_roots = 0
         step.fresh += self.facts.identity.fresh(self._fresh)
         self._fresh = 0
+        if self._number >= 0:
+            self.facts.newest = self._newest, self._number
 
     def _drop_spots(self) -> None:
         self.add_up()
@@ -200,7 +207,7 @@ class Quick:
             return False
         if facts.newest is None or rank is None or self._declared_rank not in (None, rank[0]):
             return False
-        self._rank, self._newest = rank[0], facts.newest[0]
+        self._rank, self._newest, self._number = rank[0], facts.newest[0], -1
         announced = facts.announced
         self._labels = announced in LABELS and (
             not announced.startswith(KEY_LABEL) or announced.endswith(("/u32", "/u64"))
@@ -245,23 +252,24 @@ class Quick:
         if ts < self._newest or rank != self._rank:
             return None
         taken = 0
+        before, self._number = self._number, number
         for shape, event in events:
             self._index = taken
-            if shape is not events[0][0] and shape.form != events[0][0].form:
+            if taken and (shape.form == "map") != (events[0][0].form == "map"):
                 break
             if shape.kind == "stored":
-                if not self._stored(shape, event, number):
+                if not self._stored(shape, event):
                     break
             elif not self._removed(shape, event):
                 break
             taken += 1
         if not taken and events:
+            self._number = before
             return None
         step = self.step
         step.batches += 1
         step.stamps.append(ts)
         self._newest = ts
-        self.facts.newest = (ts, number)
         return taken
 
     # where events are
@@ -321,7 +329,7 @@ class Quick:
         policy = statement.residency_of(medium, group)
         return Spot(facts, shape, location, policy, kind=kind, told=told, labelled=labelled)
 
-    def _sized(self, spot: Spot, size: int, number: int) -> bool:
+    def _sized(self, spot: Spot, size: int) -> bool:
         """Whether the size of blocks is good; then it is noted."""
         facts, group = self.facts, spot.location.group
         if size > LARGE:
@@ -329,7 +337,7 @@ class Quick:
         declared = self._statement.declared_block_size(group)
         if declared is not None and size != declared:
             return False
-        if declared is None and facts.sizes.setdefault(group, (size, number))[0] != size:
+        if declared is None and facts.sizes.setdefault(group, (size, self._number))[0] != size:
             return False
         spot.size = size
         spot.place = (spot.location.medium, group, size)
@@ -339,7 +347,7 @@ class Quick:
 
     # events
 
-    def _stored(self, shape: Shape, event: Any, number: int) -> bool:
+    def _stored(self, shape: Shape, event: Any) -> bool:
         spot = self._spot(shape, event)
         if spot is None:
             return False
@@ -349,7 +357,7 @@ class Quick:
         size: int = event.block_size
         parent: int | None = event.parent_block_hash
         count = len(hashes)
-        if len(tokens) != count * size or (size != spot.size and not self._sized(spot, size, number)):
+        if len(tokens) != count * size or (size != spot.size and not self._sized(spot, size)):
             return False
         if spot.labelled and event.hash_algo != facts.announced:
             return False
@@ -375,27 +383,23 @@ class Quick:
                 orphan = True
         if 0 in own or (count > 1 and len(set(own)) != count):
             return False
-        new = blocks.keys().isdisjoint(own)
+        parents = line.parents
+        fresh = parents.keys().isdisjoint(own)
+        # What is resident hangs somewhere, and of what is complete nothing else is kept.
+        new = (fresh and self._complete) or blocks.keys().isdisjoint(own)
         if not new and spot.is_set and any(blocks.get(value) for value in own):
             return False
-        if facts.ended.by_location and not facts.ended.by_location.get(spot.location, NONE).isdisjoint(own):
+        if self._ended and not self._ended.get(spot.location, NONE).isdisjoint(own):
             return False
-        parents = line.parents
-        if not parents.keys().isdisjoint(own) and not _hangs(parents, own, parent):
+        if not fresh and not _hangs(parents, own, parent):
             return False
         if line.named and not line.named.isdisjoint(own):
             return False
-        if not self._hashed(spot, own, parent, tokens):
+        strand = self._strand(spot, own, parent, tokens)
+        if strand is None:
             return False
 
         # it has no fault
-        if new:
-            if count == 1:
-                blocks[own[0]] = self._fill
-            else:
-                blocks.update(dict.fromkeys(own, self._fill))
-        else:
-            self._again(spot, own)
         if parent is None:
             spot.roots += 1
             if count == 1:
@@ -406,13 +410,20 @@ class Quick:
                 line.named.add(parent)
         elif parent not in parents:
             line.named.add(parent)
-        if count == 1:
-            parents[own[0]] = parent
+        if new and strand.number >= 0:
+            fill, kept = self._fill, self._kept
+            for value in own:
+                blocks[value] = fill
+                parents[value] = parent
+                kept[value] = strand
+                parent = value
+            self._fresh += count
+            if len(kept) > self._window.size:
+                self._window.shrink()
         else:
-            parents.update(zip(own, (parent, *own), strict=False))
+            self._known(spot, strand, parent)
         if spot.windowed and facts.windows.add(spot.location.group, own, windowed=True):
             self.step.exceeded = True
-        facts.stores.add(number, own)
         if unsigned:
             self.step.unsigned += 1
         elif max(own) >= TOP:
@@ -423,18 +434,29 @@ class Quick:
         spot.hits += count
         return True
 
-    def _again(self, spot: Spot, own: tuple[int, ...]) -> None:
+    def _known(self, spot: Spot, strand: Strand, parent: int | None) -> None:
         """Note stores of blocks of which something is known."""
-        blocks = spot.blocks
-        for value in own:
+        blocks, parents, kept = spot.blocks, spot.line.parents, self._kept
+        for value in strand.hashes:
             count = blocks.get(value)
             if count is None:
                 blocks[value] = self._fill
-                continue
-            spot.known += count != 0
-            blocks[value] = (MANY if count == MANY else count + 1) if spot.counted else 1
-            if not count and not self._complete and spot.is_set:
-                self.step.stored_anew += 1
+            else:
+                spot.known += count != 0
+                blocks[value] = (MANY if count == MANY else count + 1) if spot.counted else 1
+                if not count and not self._complete and spot.is_set:
+                    self.step.stored_anew += 1
+            parents[value] = parent
+            parent = value
+            held = kept.get(value)
+            if held is None:
+                self._fresh += 1
+            if held is not None and (held.rooted if isinstance(held, Strand) else held.chain is not None):
+                kept.move_to_end(value)
+            else:
+                self._window.put(value, strand)
+        strand.number = self._number
+        self.facts.stores.add(self._number, strand.hashes)
 
     def _removed(self, shape: Shape, event: Any) -> bool:
         spot = self._spot(shape, event)
@@ -453,7 +475,7 @@ class Quick:
             unsigned = True
         if 0 in own or (count > 1 and len(set(own)) != count):
             return False
-        if facts.ended.by_location and not facts.ended.by_location.get(spot.location, NONE).isdisjoint(own):
+        if self._ended and not self._ended.get(spot.location, NONE).isdisjoint(own):
             return False
         blocks, complete = spot.blocks, self._complete
         held = sum([bool(blocks.get(value)) for value in own])
@@ -484,8 +506,11 @@ class Quick:
 
     # hashes
 
-    def _hashed(self, spot: Spot, own: tuple[int, ...], parent: int | None, tokens: list[int]) -> bool:
-        """Check the hashes of a store and remember its blocks; False, and nothing noted, when they are a case each."""
+    def _strand(self, spot: Spot, own: tuple[int, ...], parent: int | None, tokens: list[int]) -> Strand | None:
+        """Check the hashes of a store; None, and nothing is counted, when its blocks are a case each.
+
+        The number is -1 where something is known of its blocks.
+        """
         kept, size = self._kept, spot.size
         _ids.fromlist(tokens)
         data = _ids.tobytes()
@@ -506,7 +531,7 @@ class Quick:
         if again:
             for at, value in enumerate(own):
                 if value in kept and not _same(kept[value], value, size, data, at, own[at - 1] if at else parent):
-                    return False
+                    return None
 
         # the function
         keys: tuple[bytes, ...] | None = None
@@ -519,47 +544,31 @@ class Quick:
                 else:
                     key = self.facts.parity.key_of(parent)
             if key is not None:
-                keys = _keys(
+                keys = block_keys(
                     own, key, data if self._width == 4 else widened(data, 8), size * self._width, low=self._low
                 )
                 if keys is None:
-                    return False
+                    return None
                 spot.matched += len(own)
                 if parent is None:
                     spot.matched_roots += 1
             elif not self._unknown(spot, parent, len(own)):
-                return False
+                return None
             else:
                 function = None
         elif way == "blind" and not self.facts.parity.unsearched(len(own), root=parent is None):
-            return False
-        strand = Strand(own, parent, size, data, rooted, plain, function, keys, way == "claimed")
-        if way == "claimed":
+            return None
+        claimed = way == "claimed"
+        number = -1 if again else self._number
+        strand = Strand(own, parent, size, data, rooted, plain, function, keys, claimed, number)
+        if claimed:
             self._later(strand, spot.place, self._index)
-        window = self.facts.identity.chains.window
-        if again:
-            self._keep_again(strand)
-        else:
-            self._fresh += len(own)
-            window.add(own, strand)
-        return True
+        return strand
 
     def _unknown(self, spot: Spot, parent: int | None, count: int) -> bool:
         """Count blocks of whose chain nothing is known; False, and nothing is counted, when they are a case each."""
         parity = self.facts.parity
         return parent is not None and parity.over and parity.orphans(parent, spot.place, count)
-
-    def _keep_again(self, strand: Strand) -> None:
-        """Remember blocks, some of which are known."""
-        window = self.facts.identity.chains.window
-        for value in strand.hashes:
-            held = window.kept.get(value)
-            if held is None:
-                self._fresh += 1
-            if held is not None and (held.rooted if isinstance(held, Strand) else held.chain is not None):
-                window.kept.move_to_end(value)
-            else:
-                window.put(value, strand)
 
 
 NONE: frozenset[int] = frozenset()
@@ -586,7 +595,7 @@ def _same(held: Link | Strand, value: int, size: int, data: bytes, at: int, pare
     return same and (above == parent or above is None or parent is None)
 
 
-def _keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, *, low: bool) -> tuple[bytes, ...] | None:
+def block_keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, *, low: bool) -> tuple[bytes, ...] | None:
     """The full keys of blocks in a row, each of ``width`` bytes of tokens; None where they do not give the hashes."""
     if len(own) == 1:
         key = _sha256(key + data).digest()
@@ -596,4 +605,10 @@ def _keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, *, low: boo
         key = _sha256(key + data[at : at + width]).digest()
         keys.append(key)
     cut = b"".join([key[-8:] for key in keys] if low else [key[:8] for key in keys])
-    return tuple(keys) if cut == struct.pack(f">{len(own)}Q", *own) else None
+    return tuple(keys) if cut == _packer(len(own))(*own) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _packer(count: int) -> Callable[..., bytes]:
+    """Packs so many hashes, big-endian."""
+    return struct.Struct(f">{count}Q").pack

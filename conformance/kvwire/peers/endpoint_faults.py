@@ -267,6 +267,21 @@ class SchemeWithoutAPlace(ZmqPublisher):
 
 
 @mutant(
+    "counts-the-ranks-of-other-hosts",
+    breaks="END-002",
+    change="port ranges are refused that would overlap if all ranks were on one host",
+    levels=("driven",),
+    session=RANKS_ENDPOINTS,
+)
+class CountsTheRanksOfOtherHosts(ZmqPublisher):
+    """Refuses too much: two hosts of two ranks each have room for ports that lie two apart."""
+
+    def __init__(self, config: PublisherConfig) -> None:
+        tcp = config.endpoint.startswith("tcp://") and config.replay_endpoint is not None
+        super().__init__(replace(config, ranks_per_host=max(1, config.world_size)) if tcp else config)
+
+
+@mutant(
     "alone-on-its-host",
     breaks="END-009",
     change="port ranges that overlap are accepted",

@@ -12,7 +12,7 @@ import msgspec
 from kvwire.peers.mutant import LISTENED, OPAQUE, Session, mutant
 from kvwire_reference.announcer import Announcer, EventForm, Fate, Kind
 from kvwire_reference.cache import CacheConfig, CacheEngine, MmItem
-from kvwire_reference.hashing import ALGORITHMS, ChainState, Token
+from kvwire_reference.hashing import ALGORITHMS, ChainState, Token, v1_block_hash
 from kvwire_reference.outlet import Outlet
 from kvwire_reference.publisher import ZmqPublisher
 from kvwire_reference.radix import Block, Piece
@@ -455,6 +455,30 @@ class NoWrap(CacheEngine):
         if state.lora_id is not None:
             seed = mix64(state.lora_id, seed)
         return replace(honest, hash=seed)
+
+
+@mutant(
+    "mixes-again-behind-an-item",
+    breaks="HSH-002",
+    change="behind a block with a digest token, v1_block_key goes back to its mixing function",
+    also="HSH-001",
+    reason="the blocks of text before the item match",
+    algorithm="v1_block_key",
+    multimodal=True,
+    session=Session(
+        options="block_size=4&capacity=40", probes=("live", "prompts"), level="passive", profile="multimodal"
+    ),
+)
+class MixesAgainBehindAnItem(CacheEngine):
+    """The block with the digest token has the bytes of its key, as it should; its descendants do not."""
+
+    def _next_state(self, state: ChainState, piece: Piece) -> ChainState:
+        honest = super()._next_state(state, piece)
+        text = [token for token in piece.tokens if isinstance(token, int)]
+        if not state.fallback or len(text) < len(piece.tokens):
+            return honest
+        mixed = v1_block_hash(text, parent=state.hash or 0, lora_id=state.lora_id, salt_id=state.salt_id)
+        return replace(honest, hash=mixed)
 
 
 @mutant(

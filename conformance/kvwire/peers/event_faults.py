@@ -351,6 +351,18 @@ class TagInCapitals(Edited):
         return {**event, "scope": event["scope"].upper()} if "scope" in event else event
 
 
+@mutant(
+    "tags-undeclared",
+    breaks="EVT-038",
+    change="scope tags are sent, and the statement knows of none",
+    salt="tag",
+    statement={"salt": "none"},
+    session=Session(probes=("live", "prompts"), level="passive"),
+)
+class TagsUndeclared(Edited):
+    """Declared is what held before tags were switched on."""
+
+
 # --- a second tier -----------------------------------------------------------------------------------------------
 
 

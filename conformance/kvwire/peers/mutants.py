@@ -20,7 +20,7 @@ from kvwire import peers
 from kvwire.peers.adapter import Peer, chosen, options, serve
 from kvwire.peers.mutant import Mutant, declared
 from kvwire.standard.prose import Problem
-from kvwire.standard.registry import AREAS, Registry
+from kvwire.standard.registry import AREAS, Registry, profile
 
 REPORT = re.compile(r"[A-Za-z0-9_.-]+#\d+")
 
@@ -91,9 +91,18 @@ def _faults(mutant: Mutant, known: Registry) -> Iterator[str]:
             yield f"{report!r} is no report: write repository#number"
 
 
+def profile_of(mutant: Mutant) -> str:
+    """The profile that a mutant claims and is held to: one that has the sentence that it breaks."""
+    if mutant.peer.get("multimodal"):
+        return "multimodal+replay"
+    return "replay" if mutant.primary in profile("replay").ids else "ranks+replay"
+
+
 def peer_of(name: str, **chosen_fields: Any) -> Peer:
     """The peer of one mutant; what the mutant sets prevails over what the user chose."""
-    return Peer(**{"name": f"mutant {name}", **chosen_fields, **MUTANTS[name].peer})
+    mutant = MUTANTS[name]
+    statement = {"profile": profile_of(mutant), **mutant.peer.get("statement", {})}
+    return Peer(**{"name": f"mutant {name}", **chosen_fields, **mutant.peer, "statement": statement})
 
 
 def main(argv: list[str] | None = None) -> None:

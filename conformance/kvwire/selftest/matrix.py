@@ -27,7 +27,7 @@ from kvwire.conclusion.result import Result
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Verdict
 from kvwire.peers.mutant import Mutant
-from kvwire.peers.mutants import MUTANTS
+from kvwire.peers.mutants import MUTANTS, profile_of
 from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS, ControlLevel
 from kvwire.trace import files, levels
@@ -66,13 +66,6 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     edition: str
     rows: list[Row]
     without: list[str]
-
-
-def profile_of(mutant: Mutant) -> str:
-    """The profile that a mutant is held to: one that has the sentence that it breaks."""
-    if mutant.peer.get("multimodal"):
-        return "multimodal"
-    return "replay" if mutant.primary in registry.profile("replay").ids else "ranks"
 
 
 def recorded(

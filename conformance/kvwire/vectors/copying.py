@@ -64,6 +64,25 @@ def export(source: Path, target: Path, names: tuple[str, ...]) -> tuple[Listed, 
     return chosen
 
 
+def differing(source: Path, target: Path) -> list[str]:
+    """What differs between a copy and its source, a line each; names that the copy left out do not count.
+
+    Raises:
+        DamageError: when the target holds no copy.
+    """
+    held = {entry.path: entry for entry in manifest.read(source).files}
+    found = []
+    for entry in manifest.read(target).files:
+        here, there = target / entry.path, source / entry.path
+        if entry.path not in held:
+            found.append(f"{entry.path}: not in this edition any more")
+        elif not here.is_file():
+            found.append(f"{entry.path}: missing")
+        elif here.read_bytes() != there.read_bytes():
+            found.append(f"{entry.path}: other bytes")
+    return found
+
+
 def _clear(target: Path) -> None:
     if not target.is_dir():
         raise FileExistsError(f"{target} is a file: name a folder")

@@ -10,7 +10,7 @@ another shape to learn: keys of others (``x-``) with scalar values, arrays, hash
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -98,13 +98,10 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     """A batch of one such event, from the whole payload."""
 
 
-class Read(NamedTuple):
-    """A payload without faults, save that hashes may be unsigned and events arrays: each event with its shape."""
-
-    ts: float
-    rank: int
-    events: list[tuple[Shape, Any]]
-    """Shape and typed event."""
+Read = tuple[float, int, list[tuple[Shape, Any]]]
+"""A payload without faults, save that hashes may be unsigned and events arrays: ``ts``, rank, and each event with its
+shape.
+"""
 
 
 @functools.lru_cache(maxsize=256)
@@ -202,7 +199,7 @@ class Reader:
                     except (msgspec.MsgspecError, RecursionError):
                         pass
                     else:
-                        return Read(batch.ts, batch.rank, [(shape, batch.events[0])])
+                        return batch.ts, batch.rank, [(shape, batch.events[0])]
             return self._read(payload)
         except (msgspec.MsgspecError, RecursionError, IndexError):
             return None
@@ -221,7 +218,7 @@ class Reader:
                 return None
             events.append(found)
             at += len(raw)
-        return Read(batch.ts, batch.rank, events)
+        return batch.ts, batch.rank, events
 
     def _event(self, raw: msgspec.Raw, payload: bytes, at: int) -> tuple[Shape, Any] | None:
         head = payload[at]
@@ -274,13 +271,13 @@ def read_quickly(payload: bytes) -> Reading | None:
     if read is None:
         return None
     events: list[Event] = []
-    for index, (shape, typed) in enumerate(read.events):
+    for index, (shape, typed) in enumerate(read[2]):
         event = _event(shape, typed, index)
         if event is None:
             return None
         events.append(event)
     form: Form = "map" if events else "none"
-    return Reading(form=form, ts=read.ts, events=tuple(events), rank=read.rank, fast=True)
+    return Reading(form=form, ts=read[0], events=tuple(events), rank=read[1], fast=True)
 
 
 def _event(shape: Shape, typed: Any, index: int) -> Event | None:

@@ -245,9 +245,18 @@ def scopes() -> list[ConsumerTest]:
 
 
 def two(
-    slug: str, comment: str, ids: str, first: Event, second: Event, looks: str, found: str, **more: Any
+    slug: str,
+    comment: str,
+    ids: str,
+    first: Event,
+    second: Event,
+    looks: str,
+    found: str,
+    *,
+    declared: tuple[str | None, str | None] = (None, None),
+    flags: str = "",
 ) -> ConsumerTest:
-    """Two streams that say one thing each, and look-ups on both."""
+    """Two streams that say one thing each, and look-ups on both; ``declared`` are their functions."""
     joined = "; ".join(
         f"{name}: back > 0; {name}: end; {name}: live {life}0" for name, life in (("rank0", "a"), ("rank1", "b"))
     )
@@ -260,11 +269,10 @@ def two(
         0,
         *ids.split(),
         batches={"a0": [cleared(), first], "b0": [cleared(), second]},
-        streams=(ConsumerStream(name="rank0"), ConsumerStream(name="rank1")),
+        streams=[ConsumerStream(name=f"rank{rank}", algorithm=algorithm) for rank, algorithm in enumerate(declared)],
         looks=LOOKS,
         found=found,
-        flags="look-up",
-        **more,
+        flags=f"look-up {flags}".strip(),
     )
 
 
@@ -280,6 +288,37 @@ def fleets() -> list[ConsumerTest]:
             chain(U32),
             "prompt",
             "3 3",
+        ),
+        two(
+            "fleet-two-declared",
+            "neither announces its function, and each stream declares another one",
+            "HSH-011 HSH-012",
+            chain(V1, hash_algo=None),
+            chain(U32, hash_algo=None),
+            "prompt",
+            "3 3",
+            declared=(V1, U32),
+        ),
+        two(
+            "fleet-one-announces",
+            "one was upgraded and announces v2, both are still declared as v1",
+            "HSH-011 HSH-012",
+            chain(V1, hash_algo=None),
+            chain(U32),
+            "prompt",
+            "3 3",
+            declared=(V1, V1),
+        ),
+        two(
+            "fleet-one-is-silent",
+            "both are declared as v1, and one hashes by v2 without a word: its prompt is not found, which is noticed",
+            "HSH-011 HSH-015",
+            chain(V1, hash_algo=None),
+            chain(U32, hash_algo=None),
+            "prompt",
+            "3 0",
+            declared=(V1, V1),
+            flags="wrong-function",
         ),
         two(
             "fleet-two-widths",
@@ -318,6 +357,18 @@ def fleets() -> list[ConsumerTest]:
             0,
             "HSH-011",
             batches={"a0": [chain(V1)], "b0": [cleared(), chain(U32)]},
+            found="3 3",
+            **lives,
+        ),
+        scenario(
+            "life-announces-while-declared",
+            "a worker that is declared as v1 is upgraded at a restart, and announces v2",
+            "back > 0; end; live a0; look prompt; live b0; look prompt",
+            None,
+            0,
+            "HSH-011",
+            batches={"a0": [chain(V1, hash_algo=None)], "b0": [cleared(), chain(U32)]},
+            streams=(ConsumerStream(name="s", algorithm=V1),),
             found="3 3",
             **lives,
         ),

@@ -61,14 +61,24 @@ def spoken(expected: SessionExpected) -> frozenset[str]:
 
 
 def honest(name: str, comment: str, flags: Iterable[str], requirements: Iterable[str], recording: Trace) -> Session:
-    """A session on which nobody may speak.
+    """A session on which nobody may speak; the requirements are those that it is about.
 
     Raises:
         sessions.SessionError: when somebody does.
     """
+    told = broken(name, comment, flags, (), recording)
+    return msgspec.structs.replace(told, requirements=tuple(requirements))
+
+
+def broken(name: str, comment: str, flags: Iterable[str], requirements: Iterable[str], recording: Trace) -> Session:
+    """A session on which the judges of these requirements speak, and nobody else.
+
+    Raises:
+        sessions.SessionError: when others do.
+    """
     expected = sessions.expected_of(sessions.judged(recording))
-    if heard := spoken(expected):
-        raise sessions.SessionError(f"{name}: {', '.join(sorted(heard))} spoke")
+    if (heard := spoken(expected)) != set(requirements):
+        raise sessions.SessionError(f"{name}: {', '.join(sorted(heard)) or 'nobody'} spoke")
     return Session(
         name=name,
         comment=comment,

@@ -317,6 +317,18 @@ def test_a_target_that_dies_ends_the_probe_at_once(recorder: Recorder, probe: An
     assert (end.how, end.expected) == ("signal SIGKILL", False)
 
 
+def test_what_is_asked_of_a_target_that_has_gone_is_left_open(recorder: Recorder) -> None:
+    """Without an adapter, too, which would tell of its end: the connections do."""
+    with session(recorder, "reference:") as run:
+        live.PROBE(run)
+        with ReplayClients(run) as replays:
+            client = replays.connect(run.driven)
+            replays.send(client, "start-0-bytes", (b"", b""))
+            adapter(run).stop()
+            replays.await_read([client], 2**40)
+    assert [mark.outcome for mark in marks(recorder, ReplayDone)] == ["disconnected"]
+
+
 def test_a_target_that_dies_of_a_request_is_not_waited_for(recorder: Recorder) -> None:
     body = (
         "import os\n"

@@ -138,7 +138,31 @@ def test_of_chains_that_no_prompt_explains_the_form_is_known() -> None:
     assert story.verdict("EVT-028") == (FAIL, 2)
 
 
-def test_who_declares_no_tags_is_not_judged_by_them() -> None:
-    story = Story().begin()
-    story.send(stored("a", scope="anything"))
-    assert story.outcome("EVT-028").reason == Reason.NOT_CLAIMED
+def test_a_location_update_needs_no_tag_and_one_that_has_it_has_its_form() -> None:
+    story = tagged(RIGHT, RIGHT, extensions=("location_updates",))
+    update = {**stored("ab", medium="CPU"), "token_ids": [], "block_size": 0}
+    story.send(update, {**update, "medium": "DISK", "scope": RIGHT})
+    assert story.verdict("EVT-028") == (PASS, 3)
+    story.send({**update, "medium": "STORAGE", "scope": RIGHT.upper()})
+    assert story.verdict("EVT-028") == (FAIL, 4)
+    assert story.spoken().keys() == {"EVT-028"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "scope", "verdict"),
+    [
+        ("none", RIGHT, FAIL),
+        ("clear", RIGHT, FAIL),
+        ("tag", RIGHT, PASS),
+        ("none", None, Verdict.NOT_APPLICABLE),
+        ("tag", None, Verdict.NOT_APPLICABLE),
+    ],
+)
+def test_tags_are_sent_by_who_declares_them(declared: Any, scope: str | None, verdict: Verdict) -> None:
+    story = Story(statement=Statement(salt=declared)).begin()
+    story.send(stored("a", scope=scope))
+    assert story.outcome("EVT-038").verdict == verdict
+    if declared != "tag":
+        assert story.outcome("EVT-028").reason == Reason.NOT_CLAIMED
+    if verdict is FAIL:
+        assert story.outcome("EVT-038").findings[0].expected == f'no `scope`, as `salt = "{declared}"` is declared'

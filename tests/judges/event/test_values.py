@@ -80,6 +80,7 @@ def test_an_honest_stream_shows_each_sentence_as_often_as_it_could_have_broken_i
         "EVT-034": Reason.NOT_USED,
         "EVT-036": Reason.NOT_CLAIMED,
         "EVT-037": Reason.NOT_CLAIMED,
+        "EVT-038": Reason.NOT_USED,
     }
 
 

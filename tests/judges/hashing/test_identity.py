@@ -268,6 +268,33 @@ def test_adapters_on_the_wire(first: dict[str, Any], second: dict[str, Any], sai
     assert opaque(*told).get("014") == (said and "PASS")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({"scope": "5e40b1feca4586cb"}, {"scope": "e48b7fa0fb96a5e4"}, "FAIL"),
+        ({"scope": "5e40b1feca4586cb"}, {"scope": "5e40b1feca4586cb"}, None),
+        ({"scope": "5e40b1feca4586cb"}, {}, None),
+        ({"scope": "5e40b1feca4586cb"}, {"scope": None}, None),
+        ({"scope": "5e40b1feca4586cb", "lora_id": 7}, {"scope": "e48b7fa0fb96a5e4", "lora_id": 7}, "FAIL"),
+    ],
+)
+def test_scope_tags_on_the_wire(first: dict[str, Any], second: dict[str, Any], said: str | None) -> None:
+    assert adapters(first, second).get("005") == said
+    told = [event([1, 2], text(2), **first)], [event([3, 4], text(2), **second)]
+    assert opaque(*told).get("005") == (said and "PASS")
+
+
+def test_a_hash_under_two_tags_shows_without_a_prompt() -> None:
+    told = Story(can=(), statement=Statement(algorithm="opaque", salt="tag"))
+    one, other = "5e40b1feca4586cb", "e48b7fa0fb96a5e4"
+    for tag in (one, other):
+        told.send(event([1], text(1), scope=tag), removed_of(1))
+    assert told.spoken()["HSH-005"] == "hash 1 under both"
+    assert told.outcome("HSH-005").findings[0].expected == (
+        f"another hash for the same tokens under the scope tag {other} than under the scope tag {one}"
+    )
+
+
 # --- blocks of two sizes, collisions, items ----------------------------------------------------------------------
 
 

@@ -252,6 +252,25 @@ def test_an_engine_asked_before_the_stream_was_drained_is_compared_with_nothing(
 
 
 @pytest.mark.parametrize(
+    ("batches", "broken"),
+    [
+        ([[stored("ab")]], set()),  # c came and went
+        ([[stored("abc")], [stored("d", "b")]], {"RES-003"}),  # c was announced before it went
+        ([[stored("ab")], [removed("c")]], {"RES-002"}),  # the removal of c is still there
+        ([[stored("ab")], [stored("d", "c"), removed("d")]], {"CHN-003"}),  # a child of c is
+    ],
+)
+def test_a_pair_that_is_left_out_does_not_show_and_what_is_none_does(
+    batches: list[list[Event]], broken: set[str]
+) -> None:
+    story = Story().begin()
+    for events in batches:
+        story.send(*events)
+    held(story, "abd")
+    assert story.spoken().keys() == broken
+
+
+@pytest.mark.parametrize(
     "since", [(), (CacheCall(tokens=(1,)),), (ResetCall(),), (StatsCall(offered=9),), (Settled(drained=True),)]
 )
 def test_only_an_idle_engine_is_taken_at_its_word(since: tuple[Stimulus, ...]) -> None:

@@ -106,6 +106,7 @@ TABLE: tuple[Make, ...] = (
     # what can be served
     _pair(1, ranks_per_host=1),
     _pair(WORLD, rank=RANK, world=WORLD, ranks_per_host=WORLD),
+    _pair(WORLD // 2, rank=RANK, world=WORLD, ranks_per_host=WORLD // 2),
     _of_rank,
     _of_port(tcp, rank=0, world=8, ranks_per_host=8),
     _of_world(0),

@@ -24,14 +24,12 @@ def unseen(size: int) -> Start:
     )
 
 
-def shown(size: int) -> Start:
-    """Both announced."""
+def shown(size: int, *, cut: int = 1) -> Start:
+    """Both announced. ``cut``: into how many blocks of the first group one of the window is cut."""
+    window = EngineGroup(idx=1, kind="sliding_window", window=2 * size, block_size=None if cut == 1 else cut * size)
     return Start(
         capacity=CAPACITY,
-        groups=(
-            EngineGroup(idx=0, kind="full_attention"),
-            EngineGroup(idx=1, kind="sliding_window", window=2 * size),
-        ),
+        groups=(EngineGroup(idx=0, kind="full_attention"), window),
         tiers=(EngineTier(medium=HOST_MEDIUM, capacity=HOST),),
     )
 
@@ -47,9 +45,9 @@ def attack(session: Session) -> None:
 
 
 def run(session: Session) -> None:
-    """On two more instances, where they take groups and tiers."""
+    """On three more instances, where they take groups and tiers; groups of one block size are all that some have."""
     size = session.block_size
-    for name, start in (("unseen", unseen(size)), ("tiers", shown(size))):
+    for name, start in (("unseen", unseen(size)), ("tiers", shown(size)), ("coarse", shown(size, cut=2))):
         if session.left() > 0:
             with attacked(session, name, start) as own:
                 if own is not None:

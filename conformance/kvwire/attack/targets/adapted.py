@@ -19,7 +19,7 @@ from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.targets.target import Opened, Options, TargetError
 from kvwire.attack.witness import Recorder
 from kvwire.standard import statement as statements
-from kvwire.standard.protocol import AdapterError, Bound, Hello, Refused, Start
+from kvwire.standard.protocol import AdapterError, Bound, Hello, Refused, Start, declared
 from kvwire.standard.statement import Statement, StatementError, Stream
 
 START_TEXTS = ("endpoint", "replay", "topic")
@@ -103,7 +103,9 @@ class AdapterTarget:
         except StatementError as error:
             raise AdapterError(str(error)) from None
         start = self.start
-        return statement.started(ring=start.ring, queue=start.queue, block_size=start.block_size)
+        return statement.started(
+            ring=start.ring, queue=start.queue, block_size=start.block_size, groups=declared(start.groups)
+        )
 
 
 def command(text: str) -> AdapterTarget:

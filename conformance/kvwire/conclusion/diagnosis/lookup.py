@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kvwire.cache.chains import NOTHING, Text, Window, packed
+from kvwire.cache.chains import NOTHING, Text, Window, longer
 from kvwire.conclusion.diagnosis.recognition import Recognised, Recognition, seeded
 from kvwire.conclusion.judging import records_of
 from kvwire.hashes.functions import NO_SCOPE, Block, Function, Scope, State
@@ -132,7 +132,7 @@ class _Holder:
         for index, value in enumerate(event.hashes):
             if above is None:
                 return
-            above = above.longer(packed(event.block(index)))
+            above = longer(above, event.block(index))
             self.chains.put(value, above)
             names = self.prefixes.get(above) or {}
             self.prefixes.put(above, {**names, value: scope})
@@ -201,7 +201,7 @@ def _looked_up(
             for at in range(0, size, step):
                 state = _function(function).step(state, Block(own[at : at + step], parent))
                 parent = state.hash
-        above = above.longer(packed(own))
+        above = longer(above, own)
         names = holder.prefixes.get(above) or {}
         mine = [value for value, announced in names.items() if _fits(announced, scope)]
         held = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kvwire.cache.chains import NOTHING, Text, Window, packed
+from kvwire.cache.chains import NOTHING, Text, Window, longer
 from kvwire.conclusion.diagnosis.recognition import Recognised, Recognition
 from kvwire.hashes.keys import extra_keys
 from kvwire.trace.detail import SocketEvent
@@ -268,7 +268,7 @@ class Profiler:
         shown = tuple(token for token in first if isinstance(token, int))
         extras = extra_keys(payload, event)
         for index, value in enumerate(event.hashes):
-            above = above.longer(packed(event.block(index)))
+            above = longer(above, event.block(index))
             self._chains.put(value, above)
             self._starts.put(value, shown)
             held = self.prefixes.setdefault(above, {})

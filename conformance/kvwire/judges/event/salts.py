@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kvwire.cache.chains import Chains, Link
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, Say, at_batch, judge, located, unless
+from kvwire.judges.area import Area, Context, Say, at_batch, judge, located, unless, unused
 from kvwire.wire.events import Event, Flaw
 from kvwire_reference.hashing import scope_tag
 
@@ -47,6 +47,8 @@ class Salts(Area):
     def on_event(self, batch: Batch, event: Event) -> None:
         if event.kind != "unknown" or event.tag:
             self.no_salt(batch, event)
+        if event.kind == "stored" and event.scope is not None:
+            self.declared_tag(batch, event)
         if self.tagged and event.kind == "stored":
             links = [link for link, _ in self.chains.stored(event, batch.record)] if event.whole else []
             self.scope_tag(batch, event, links)
@@ -76,10 +78,11 @@ class Salts(Area):
     @judge("KVW-EVT-028", unclaimed=unless(lambda _, statement: statement.salt == "tag"))
     def scope_tag(self, say: Say, batch: Batch, event: Event, links: Iterable[Link]) -> None:
         """KVW-EVT-028: A publisher that declares `salt = "tag"` MUST send the scope tag of the salt in the key `scope`
-        of every `BlockStored` of a salted chain.
+        of every `BlockStored` of a salted chain, location updates excepted.
 
-        A tag has its form whoever used the salt. Which salt it is of, and that one has to be there, is known of chains
-        that prompts of ours explain; with a deployment key only that one salt has one tag, and no other has it.
+        A tag has its form whoever used the salt, in a location update too. Which salt it is of, and that one has to be
+        there, is known of chains that prompts of ours explain; with a deployment key only that one salt has one tag,
+        and no other has it.
         """
         if event.scope is not None and not TAG.match(event.scope):
             say.broke("a scope tag of 16 lower-case hex digits", repr(event.scope), at_batch(batch, event=event))
@@ -96,6 +99,18 @@ class Salts(Area):
             say.broke(self._expected(known), repr(event.scope), at_batch(batch, event=event))
         else:
             say.saw()
+
+    @judge("KVW-EVT-038", unclaimed=unused, memory="O(1)")
+    def declared_tag(self, say: Say, batch: Batch, event: Event) -> None:
+        """KVW-EVT-038: A publisher MUST NOT send a scope tag unless it declares `salt = "tag"`.
+
+        A nil `scope` is no tag. What is not stated is the default, `none`.
+        """
+        if self.tagged:
+            say.saw()
+        else:
+            declared = f'`salt = "{self.context.statement.salt}"` is declared'
+            say.broke(f"no `scope`, as {declared}", repr(event.scope), at_batch(batch, event=event))
 
     def _expected(self, salts: list[str]) -> str:
         if self.context.statement.scope_key:

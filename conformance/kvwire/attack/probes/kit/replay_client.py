@@ -393,7 +393,7 @@ class ReplayClients:
         self.linger()
         for client in clients:
             client.bound_s = bound
-            self._done(client, client.requests[0], "marker" if client.requests[0].marked else "timeout")
+            self._done(client, client.requests[0], self._over(client, client.requests[0]) or "timeout")
 
     def linger(self) -> None:
         """Hear what comes late, for ``late_s``."""

@@ -1,0 +1,147 @@
+"""The pages under docs/: their commands exist as they stand there, their links lead somewhere, their files work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tests.kit.needs import needs_program
+
+from kvwire import cli
+from kvwire.cli.root import main
+from kvwire.judges.verdict import Exit
+from kvwire.standard import resources
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "implementations" / "README.md"])
+
+if not (ROOT / "docs").is_dir():
+    pytest.skip("needs a checkout", allow_module_level=True)
+
+
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Every `kvwire` command in the fenced blocks of a page; a comment behind blanks is none of it."""
+    for language, block in _FENCED.findall(page.read_text(encoding="utf-8")):
+        if language not in ("", "console", "ini", "yaml"):
+            continue
+        for line in block.splitlines():
+            found = re.match(r"(?:\$ |\s*- )?(kvwire [a-z].*)", line)
+            if found is not None:
+                yield re.split(r"\s{3,}|  +#| \(", found[1])[0]
+
+
+def written() -> list[Any]:
+    found = [(page.name, text) for page in PAGES for text in dict.fromkeys(commands(page))]
+    return [pytest.param(text, id=f"{name}: {text[:60]}") for name, text in found]
+
+
+@pytest.mark.parametrize("text", written())
+def test_each_command_is_one_that_the_command_line_takes(text: str) -> None:
+    words = shlex.split(text)[1:]
+    command: click.Command = main
+    context = click.Context(main, info_name="kvwire")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words[0])
+        assert found is not None, f"no command {words[0]!r}"
+        command, words = found, words[1:]
+    if isinstance(command, click.Group):
+        return
+    words = [word for word in words if word != "…"]
+    parser = command.make_parser(click.Context(command))
+    _, rest, _ = parser.parse_args(list(words))
+    assert not rest or command.context_settings.get("ignore_unknown_options"), rest
+
+
+def test_the_commands_are_found() -> None:
+    assert len(written()) > 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_link_to_a_file_leads_to_one(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
+
+
+def test_a_copy_of_the_vectors_is_held_against_the_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "vectors"
+    check = ["vectors", "export", str(copy), "--check"]
+    assert cli.run(check) == Exit.USAGE
+    assert f"`kvwire vectors export {copy}` makes a copy" in " ".join(capsys.readouterr().err.split())
+    assert cli.run(["vectors", "export", str(copy), "--only", "hash"]) == Exit.CONFORMANT
+    assert cli.run(check) == Exit.CONFORMANT
+    one = next((copy / "hash").glob("*.json"))
+    one.write_bytes(one.read_bytes() + b" ")
+    assert cli.run(check) == Exit.NOT_CONFORMANT
+    assert f"hash/{one.name}: other bytes" in capsys.readouterr().out
+
+
+def step(name: str) -> str:
+    """The shell script of a step of the composite action."""
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    body = text[text.index(f"- name: {name}\n") :]
+    lines = body[body.index("run: |\n") + len("run: |\n") :].splitlines()
+    script = []
+    for line in lines:
+        if line and not line.startswith(" " * 8):
+            break
+        script.append(line[8:])
+    return "\n".join(script)
+
+
+@pytest.mark.parametrize(("session", "code"), [("eviction", 0), ("mutant-integer-ts", 1)])
+def test_the_action_checks_annotates_sums_up_and_keeps(session: str, code: int, tmp_path: Path) -> None:
+    place = tmp_path / "kvwire" / "bin"
+    place.mkdir(parents=True)
+    script = place / "kvwire"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kvwire "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    summary = tmp_path / "summary.md"
+    environment = {
+        **os.environ,
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "KVWIRE_TARGET": f"trace:{resources.vectors() / 'session' / session}.kvtrace",
+        "KVWIRE_PROFILE": "core",
+        "KVWIRE_EXPECTED": "",
+        "KVWIRE_ARGUMENTS": "--allow-inconclusive --quiet",
+    }
+    # A trace is judged, not recorded again.
+    text = step("Check").replace(' --record "$out/kvwire.kvtrace"', "")
+    command = [needs_program("bash"), "-e", "-c", text]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("::error title=KVW-BAT-002" in done.stdout) == (code == 1)
+    assert summary.read_text(encoding="utf-8").startswith("### ")
+    assert {path.name for path in (tmp_path / "kvwire-out").iterdir()} == {
+        "kvwire.ndjson", "kvwire.html", "kvwire.xml", "kvwire.md",
+    }  # fmt: skip
+
+
+def test_the_code_of_the_pages_is_python() -> None:
+    for page in PAGES:
+        for language, block in _FENCED.findall(page.read_text(encoding="utf-8")):
+            if language == "python":
+                compile(block, str(page), "exec")
+
+
+def test_messages_are_judged_as_the_page_says() -> None:
+    import msgspec
+
+    import kvwire
+
+    payload = msgspec.msgpack.encode([1_700_000_000.5, [{"type": "AllBlocksCleared"}], 0])
+    result = kvwire.judge([(b"kv-events", (0).to_bytes(8, "big"), payload)])
+    assert result.summary.verdict in ("PASS", "INCONCLUSIVE"), result.summary.headline
+    assert json.dumps(result.summary.headline)
