@@ -88,6 +88,8 @@ class Stream:
             hashes.append(state.hash)
         self._length = max(0, self._length - self._blocks)
         self._chain = [state]
+        if parent is not None:
+            self._resident.append(parent)  # it may go now, as the next block of its chain is there
         self._resident += hashes[:-1] if self._length else hashes
         return self._formed(
             "BlockStored",

@@ -242,6 +242,11 @@ class Follower:
         return len(self._pending) if self.steady else self._waiting
 
     @property
+    def kept(self) -> int:
+        """Batches that are kept for comparison."""
+        return len(self._window) + sum(len(run.payloads) for runs in self.collected.live.values() for run in runs)
+
+    @property
     def _witnesses(self) -> dict[str, Witness]:
         return self.collected.witnesses
 
@@ -296,6 +301,8 @@ class Follower:
     def _hand_on(self) -> None:
         """Hand on what every witness that is up has passed."""
         pending = self._pending
+        if not self._up:
+            return
         floor = min([self._witnesses[source].last for source in self._up])
         number = self.settled + 1
         while pending and number <= floor:
@@ -381,13 +388,16 @@ class Follower:
         self._calm = self._waiting = 0
         self._patience = CALM
         for source, witness in self._witnesses.items():
-            if witness.runs:
-                run = witness.runs[-1]
-                for entries in (self._window, self._pending):
-                    for number, entry in sorted(entries.items()):
-                        if (at := entry.by(source)) is not None and at >= run.first:
-                            run.add(Sighting(at, number, entry.payload))
-                            witness.own.setdefault(number, entry.payload)
+            if not witness.runs:
+                continue
+            run = witness.runs[-1]
+            for entries in (self._window, self._pending):
+                for number, entry in sorted(entries.items()):
+                    if (at := entry.by(source)) is not None and at >= run.first:
+                        run.add(Sighting(at, number, entry.payload))
+                        witness.own.setdefault(number, entry.payload)
+                if entries is self._window and run.payloads:  # it heard what was settled
+                    self._of.setdefault(run, len(self.lived) - 1)
 
     def _waits(self, size: int) -> None:
         """Look whether it has come to rest, or has to, as the horizon is reached."""
@@ -430,13 +440,12 @@ class Follower:
         """The incarnation that each life is: as its runs were laid out before, else the next one."""
         found: list[int | None] = []
         next_one = len(self.lived)
-        if self.lived and not self._of:  # the first layout: the steady runs are of the first life
-            current = {runs[0] for runs in self.collected.live.values() if runs}
-            self._of.update(dict.fromkeys(current, len(self.lived) - 1))
         for life in lives:
             known = {self._of[run] for run in life.runs if run in self._of}
-            if not known and found and found[-1] is not None and found[-1] + 1 < next_one:
-                found.append(None)  # between lives that were handed on
+            before = next((index for index in reversed(found) if index is not None), None)
+            forgotten = not any(run.payloads for run in life.runs)
+            if forgotten or (not known and before is not None and before + 1 < next_one):
+                found.append(None)  # or between lives that were handed on
                 continue
             index = max(known, default=next_one)
             next_one = max(next_one, index + 1)
