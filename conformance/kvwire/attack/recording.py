@@ -138,11 +138,14 @@ def record(
         late = seconds is not None and time.monotonic() - began >= seconds
         return stopped() or late or (batches is not None and reception.heard >= batches)
 
-    reception.begin()
-    while not (over() or reception.over):
-        reception.turn(TICK_S)
-        tell(reception.heard)
-    return reception.end()
+    try:
+        reception.begin()
+        while not (over() or reception.over):
+            reception.turn(TICK_S)
+            tell(reception.heard)
+    finally:
+        recorded = reception.end()
+    return recorded
 
 
 def _header(target: ListenTarget, opened: Opened, *, replays: bool) -> Header:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--result", type=FILE, help="Write the result stream there at the end.")
 @click.option("--silent", "silent_s", type=Duration(), help="A longer pause is silence, whatever its rhythm.")
 @click.option("--profile", help="Hold them to this profile: core, replay, ranks, …")
-@click.option("--only", multiple=True, metavar="ID", help="Only this sentence or area; repeatable.")
+@click.option("--only", multiple=True, metavar="ID", help="Only this sentence or area; again for more.")
 @click.option("--strict", is_flag=True, help="A warning is a failure.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen.")
 def watch_command(

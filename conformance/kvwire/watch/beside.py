@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -54,7 +55,8 @@ class _Ear:
     """What is known of one stream beside its judges."""
 
     def __init__(self, began: float, silent_s: float | None) -> None:
-        self.up: set[str] = set()
+        self.up: Counter[str] = Counter()
+        """Connections by witness; one that binds can have several."""
         self.pauses = Pauses(began, silent_s)
         self.holes = Holes()
         self.failed: dict[str, int] = {}
@@ -106,6 +108,8 @@ class Beside:
         if watcher is None:
             self._before.append(record)
             return
+        if isinstance(record.detail, Trouble):
+            self._lines.tell("trouble", self.name, record.stream, record.detail.text)
         ear = self._ears.get(record.stream)
         if ear is not None:
             if record.frames is None:
@@ -122,20 +126,18 @@ class Beside:
     def _told(self, ear: _Ear, record: Record) -> bool:
         """What is told of a connection; whether it is worth a record."""
         detail, stream = record.detail, record.stream
-        if isinstance(detail, Trouble):
-            self._lines.tell("trouble", self.name, stream, detail.text)
         if not isinstance(detail, SocketEvent) or not detail.of.startswith("live-"):
             return True
         if detail.event == HEARD:
             ear.failed.pop(detail.of, None)
-            if not ear.up:
+            if not ear.up.total():
                 ear.connects += 1
                 self._lines.tell("connected", self.name, stream, "again" if ear.connects > 1 else "for the first time")
-            ear.up.add(detail.of)
+            ear.up[detail.of] += 1
         elif detail.event == LOST:
             ear.holes.lost(detail.of)
-            ear.up.discard(detail.of)
-            if not ear.up:
+            ear.up[detail.of] = max(0, ear.up[detail.of] - 1)
+            if not ear.up.total():
                 ear.pauses.lost()
                 self._lines.tell("connection-lost", self.name, stream, "it is tried again for as long as it takes")
         else:
@@ -212,17 +214,17 @@ class Beside:
             self._lines.tell("gap", self.name, name, said)
         ear.gaps = facts.gaps
         unwell = self._unwell(ear, now)
-        if ear.silent != bool(unwell):
-            ear.silent = bool(unwell)
-            if ear.silent:
-                self._lines.tell("silent", self.name, name, unwell)
-            elif ear.pauses.last is not None:
-                self._lines.tell("heard-again", self.name, name, "as before")
+        if unwell and not ear.silent and ear.pauses.silence(now) > ear.pauses.bound:
+            ear.silent = True
+            self._lines.tell("silent", self.name, name, unwell)
+        elif ear.silent and not unwell:
+            ear.silent = False
+            self._lines.tell("heard-again", self.name, name, "within its rhythm")
         return StreamState(
             target=self.name,
             stream=name,
             facts=facts,
-            connected=bool(ear.up),
+            connected=ear.up.total() > 0,
             lag_s=ear.lag_ns / 1e9,
             asked=ear.asked,
             unwell=unwell,
@@ -233,7 +235,7 @@ class Beside:
         silence, bound = pauses.silence(now), pauses.bound
         if pauses.last is not None and silence <= bound:
             return ""
-        where = "connected" if ear.up else "no connection"
+        where = "connected" if ear.up.total() else "no connection"
         if pauses.last is None:
             return f"{where}, and nothing has come yet"
         return f"{where}, and nothing came for {silence:.0f} s; it may pause for {bound:.0f} s"

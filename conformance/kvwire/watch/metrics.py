@@ -75,8 +75,8 @@ class WatchCollector(Collector):
                 if (found := value(stream)) is not None:
                     gauge.add_metric((stream.target, stream.stream), float(found))
             yield gauge
-        shown = InfoMetricFamily("kvwire_stream", "The form of its events and its hash function, as far as shown.")
-        shown = InfoMetricFamily(shown.name, shown.documentation, labels=("target", "stream"))
+        text = "The form of its events and its hash function, as far as shown."
+        shown = InfoMetricFamily("kvwire_stream", text, labels=("target", "stream"))
         for stream in view.streams:
             facts = stream.facts
             shown.add_metric((stream.target, stream.stream), {"form": facts.form, "function": facts.function or ""})

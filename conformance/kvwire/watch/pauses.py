@@ -44,7 +44,8 @@ class Pauses:
         hour, kept = int(at // HOUR_S), self._longest
         if kept and kept[-1][0] == hour and pause <= kept[-1][1]:
             return
-        pause = min(pause, 2 * self.bound / TIMES)
+        if pause > (bound := self.bound):
+            pause = 2 * bound / TIMES
         while kept and kept[0][0] <= hour - HOURS:
             kept.popleft()
         if kept and kept[-1][0] == hour:
