@@ -257,7 +257,7 @@ def test_a_gap_is_asked_for_and_filled(watch: Start, publisher: Publisher, room:
         for number, content in enumerate(later, sent):
             publisher.socket.send_multipart((b"kv", number.to_bytes(8, "big"), content))
         publisher.number, publisher.ts = sent + 40, publisher.ts + 41
-        assert replay.poll(BOUND_S * 1000)
+        assert replay.poll(int(BOUND_S * 1000))
         client, delimiter, start = replay.recv_multipart()
         assert number_of(start) == missing
         for number, content in enumerate([lost, *later], missing):

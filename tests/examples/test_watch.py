@@ -82,7 +82,7 @@ def shown() -> dict[str, set[str]]:
     broken = Violations(target="t", stream="s", requirement="KVW-SEQ-009", level="MUST", count=1)
     seen = state()
     view = View(at=time.monotonic(), streams=[seen], violations=[broken])
-    found = {metric.name: set() for metric in WatchCollector(lambda: view).collect()}
+    found: dict[str, set[str]] = {metric.name: set() for metric in WatchCollector(lambda: view).collect()}
     for metric in WatchCollector(lambda: view).collect():
         for sample in metric.samples:
             found.setdefault(sample.name, set()).update(sample.labels)

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Stream
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.finding import steady
 from tests.kit.stories import Event, Story, block, cleared, everything, payload, removed, stored
 from tests.kit.whole import Told, passing, told
 
+from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Stream
 from kvwire.conclusion.judging import Passing, records_of
 from kvwire.standard.statement import Group, Statement
 from kvwire.trace.records import Trace
