@@ -25,17 +25,21 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(writing)
 
 
+def is_full(outbox: _Outbox) -> bool:
+    return outbox.full
+
+
 def test_what_waits_has_a_bound_and_goes_on_at_half_of_it(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     outbox = _Outbox(writing, 1_000_000)
     put = 0
-    while not outbox.full:
+    while not is_full(outbox):
         outbox.put([ITEM])
         outbox.push()
         put += 1
     assert 1_000 <= put <= 1_200
     taken = 0
-    while outbox.full:
+    while is_full(outbox):
         taken += len(os.read(reading, 65_536))
         outbox.push()
     assert taken >= 450_000
