@@ -20,11 +20,14 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
     packages: tuple[str, ...]
     load: tuple[float, float]
+    real_time: bool = False
+    """Whether this process, and those that it starts, go before all ordinary ones."""
 
     def __str__(self) -> str:
         before, after = self.load
         parts = [f"{self.cores} cores of {self.processor}", self.system, self.python, *self.packages]
-        return f"{', '.join(parts)}; load {before:.1f} before and {after:.1f} after"
+        told = f"{', '.join(parts)}; load {before:.1f} before and {after:.1f} after"
+        return told + ", before all of which this ran, by its priority" * self.real_time
 
 
 def load() -> float:
@@ -41,6 +44,7 @@ def machine(load_before: float) -> Machine:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=(*(f"{name} {version(name)}" for name in PACKAGES), f"libzmq {zmq.zmq_version()}"),
         load=(load_before, load()),
+        real_time=hasattr(os, "sched_getscheduler") and os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR),
     )
 
 

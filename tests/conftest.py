@@ -19,15 +19,37 @@ OpenSocket = Callable[[int], "zmq.Socket[bytes]"]
 END_S = 5.0
 
 
+MOST_RERUNS = 5
+"""How many tests of a whole run may be tried again before that is a failure of its own."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What opens sockets and starts processes is tried again on a machine that is short of time, and said to have been.
 
-    A rerun is named in the summary. Honest publishers under load are the business of ``tox -e soak``, which tries
-    nothing again.
+    Not what is ``steady``: that no run differs from another is what it shows. Honest publishers under load are the
+    business of ``tox -e soak``, which tries nothing again.
     """
     for item in items:
-        if item.get_closest_marker("network") is not None:
-            item.add_marker(pytest.mark.flaky(reruns=2))
+        if item.get_closest_marker("network") is not None and item.get_closest_marker("steady") is None:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def reruns(config: pytest.Config) -> int:
+    """How many tests were tried again so far; known where the summary is written."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return 0 if reporter is None else len(reporter.stats.get("rerun", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print how many that were."""
+    terminalreporter.write_line(f"{reruns(config)} tests were tried again, and {MOST_RERUNS} may be")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Too many are a failure."""
+    if exitstatus == pytest.ExitCode.OK and reruns(session.config) > MOST_RERUNS:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture

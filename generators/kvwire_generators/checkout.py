@@ -13,6 +13,7 @@ import msgspec
 
 from kvwire.judges.places import places, uses
 from kvwire.peers import mutants
+from kvwire.peers.honest import catalog
 from kvwire.standard import drift, registry
 from kvwire.standard.editions import EDITION
 from kvwire.vectors import sessions
@@ -119,9 +120,10 @@ def _made(home: Path) -> Made:
 
 
 def misfits(spec: Path) -> list[str]:
-    """What does not fit together of standard, judges and mutants."""
+    """What does not fit together of standard, judges, mutants and honest peers."""
     known = registry.Registry(EDITION, drift.draft(spec, _code()).requirements)
     found = drift.check(spec, _code()) + mutants.problems(mutants.MUTANTS.values(), known)
+    found += catalog.problems(catalog.HONEST.values(), known)
     return [str(problem) for problem in found]
 
 

@@ -11,12 +11,13 @@ import math
 import socket
 import threading
 import time
-from collections import deque
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import zmq
 
+from kvwire_reference.backlog import Backlog
 from kvwire_reference.binding import bind, check_free, ipc_file
 from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
 from kvwire_reference.endpoints import Cause, EndpointError, check_endpoints, parse
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 Socket = zmq.Socket[bytes]
 Context = zmq.Context[Socket]
 
+send: Final = zmq.backend.Socket.send
+"""Sends a frame; what `zmq.Socket` puts around it is for other sockets and other data, and takes longer than it."""
+LAST: Final = int(zmq.DONTWAIT)
+MORE: Final = int(zmq.SNDMORE | zmq.DONTWAIT)
 LIVE_PER_TURN = 256
 """Messages that go out before replay gets its turn."""
 RETRY_MS = 2
@@ -96,7 +101,7 @@ class ZmqPublisher:
         )
         self._topic = config.topic.encode()
         self._ring = Ring(config.ring)
-        self._queue: deque[tuple[int, Batch]] = deque()
+        self._queue = Backlog()
         # Guards the number, the counters, the two flags, and that numbers enter the queue in order.
         self._lock = threading.Lock()
         self._next_number = 0
@@ -148,11 +153,11 @@ class ZmqPublisher:
             raise ValueError(f"a batch of rank {offered.data_parallel_rank} on the stream of rank {self.rank}")
         with self._lock:
             number = self._reserve()
-            self._last_offer = time.monotonic()
             accepted = not self._stopped and len(self._queue) < self.config.max_queue
             if accepted:
-                self._queue.append((number, batch))
-                self._wake()
+                self._queue.put(number, batch)
+                if not self._woken:
+                    self._wake()
         if not accepted:
             self._count_drop(number, "the queue is full or the publisher stopped")
         return accepted
@@ -184,7 +189,8 @@ class ZmqPublisher:
             if not self._stopped:
                 self._deadline = time.monotonic() + timeout
                 self._stopped = True
-                self._wake()
+                if not self._woken:
+                    self._wake()
         if self._thread is None:
             self._drop_rest()
         else:
@@ -198,7 +204,7 @@ class ZmqPublisher:
 
     def _wake(self) -> None:
         """Wake the thread, by one byte at most; the lock is held. Nobody listens before `start`."""
-        if self._thread is not None and not self._woken:
+        if self._thread is not None:
             self._woken = True
             self._wake_sent.send(b"!")
 
@@ -298,6 +304,8 @@ class ZmqPublisher:
 
     def _turn(self) -> None:
         """Do a bounded piece of everything, the live stream first."""
+        if self._queue:
+            self._last_offer = time.monotonic()
         for _ in range(LIVE_PER_TURN):
             if self._stopped or not self._queue:
                 break
@@ -313,7 +321,7 @@ class ZmqPublisher:
             self.publish(Batch(max(time.time(), self._last_ts), (), self.rank))
 
     def _send_next(self) -> None:
-        number, batch = self._queue.popleft()
+        number, batch = self._queue.take()
         try:
             frames = self._frames(number, self._encode(batch))
         except BaseException as error:  # noqa: BLE001 - nothing that is offered may end the thread
@@ -331,15 +339,16 @@ class ZmqPublisher:
             self._last_ts = batch.ts
             self._sent += 1
 
-    def _encode(self, batch: Batch) -> bytes:
-        return encode(batch)
+    _encode = staticmethod(encode)
 
     def _frames(self, number: int, payload: bytes) -> Frames:
         return live_frames(self._topic, number, payload)
 
     def _send_live(self, frames: Frames) -> None:
         """Hand a message to every subscriber whose pipe has room; a PUB socket never waits."""
-        self._live.send_multipart(frames, zmq.DONTWAIT)
+        for frame in frames[:-1]:
+            send(self._live, frame, MORE)
+        send(self._live, frames[-1], LAST)
 
     def _remember(self, number: int, frames: Frames) -> None:
         """Retain what is about to be sent, as it is sent, for replay [KVW-REP-013]."""
@@ -357,7 +366,7 @@ class ZmqPublisher:
     def _drop_rest(self) -> None:
         """Count what was accepted and will not be sent [KVW-LIV-004]."""
         while self._queue:
-            number, _ = self._queue.popleft()
+            number, _ = self._queue.take()
             self._count_drop(number, "the publisher stopped first")
 
 

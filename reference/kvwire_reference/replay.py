@@ -25,7 +25,7 @@ REQUEST_FRAMES = 3
 SEQUENCE_BYTES = 8
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A batch that was sent, or is about to be: its number, and its frames `[topic][sequence][payload]`."""
 
     number: int

@@ -21,7 +21,7 @@ def test_publishers_that_are_not_there_are_left_out_by_name(monkeypatch: pytest.
 
     def run(task: Task) -> Seen:
         asked.append(task)
-        return Seen([1000] * 100, [1000] * 100, task.batches, 1.0)
+        return Seen([1000] * 100, [1000] * 100, task.batches, 1.0, 1.0)
 
     monkeypatch.setattr(publisher, "PEERS", tmp_path)
     monkeypatch.setattr(publisher, "run", run)

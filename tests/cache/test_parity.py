@@ -181,8 +181,23 @@ def test_a_foreign_mismatch_counts_where_it_has_matched_before() -> None:
     told.send(event([5], text(1, 32, seed=2), extra_keys=[None], group_idx=1))
     _, results = recompute(told)
     assert kinds(results) == "m" * 10 + "?"
-    told.send(event([6], text(1, seed=3), extra_keys=[None]))
+    told.send(event([6], text(1, seed=3), extra_keys=[["a salt in clear"]]))
     assert kinds(recompute(told)[1]) == "m" * 10 + "?w"
+
+
+def test_a_salt_can_be_hashed_and_left_out_of_extra_keys() -> None:
+    """KVW-EVT-019 keeps it out; where salts stand in clear, a block without one has none."""
+    name, blocks = "x-vllm-sha256-cbor/bare", text(10)
+    salted = Scope(salt="tenant")
+    told = story(wired(BY_NAME[name], blocks))
+    hidden = chain(name, blocks[:2], salted)
+    told.send(event(hidden, blocks[:2], extra_keys=[None, None]))
+    assert kinds(recompute(told)[1]) == "m" * 10 + "??"
+    cached(told, blocks[:2], salted)  # known from a prompt of ours
+    assert kinds(recompute(told)[1]) == "m" * 12
+    clear = story(wired(BY_NAME[name], blocks), [event([6], text(1, seed=3), extra_keys=[["tenant"]])])
+    clear.send(event(hidden, blocks[:2], extra_keys=[None, None]))
+    assert kinds(recompute(clear)[1])[:12] == "m" * 10 + "ww"
 
 
 # --- joins, holes, restarts --------------------------------------------------------------------------------------

@@ -236,3 +236,11 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, served: str, number: 
     assert summary["interrupted"] is True
     assert "verdict" not in summary
     assert kvwire("judge", str(recording), "--quiet").returncode == Exit.INTERRUPTED
+
+
+def test_the_attack_on_replay_works_while_the_stream_is_busy(served: str, tmp_path: Path) -> None:
+    found = tmp_path / "found.json"
+    kvwire("check", served, "--for", "2", "--only", "REP-009", "--only", "REP-012", "--json", str(found))
+    lines = [json.loads(line) for line in found.read_text().splitlines()]
+    verdicts = {line["requirement"]: line["verdict"] for line in lines if line["kind"] == "outcome"}
+    assert verdicts == {"KVW-REP-009": "PASS", "KVW-REP-012": "PASS"}

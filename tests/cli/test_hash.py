@@ -6,8 +6,11 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from tests.kit.hashed import chain
 
+from kvwire.cli.hash import FOREIGN
 from kvwire.cli.root import main
+from kvwire.hashes.functions import named
 
 
 def lines(*arguments: str) -> list[dict[str, object]]:
@@ -73,6 +76,13 @@ def test_scopes() -> None:
         (("v2_sha256_64/u32", "--tokens", str(2**31), "--block-size", "1"), str(2**31)),
         (("v1_block_key", "--tokens", "1", "--block-size", "1", "--salt", "a", "--salt-id", "1"), "exclude"),
         (("v3", "--tokens", "1", "--block-size", "1"), "v3"),
+        (("x-dynamo-xxh3", "--tokens", "1", "--block-size", "1", "--salt", "a"), "how a LoRA adapter or a salt enters"),
+        (("x-dynamo-xxh3", "--tokens", "1", "--block-size", "1", "--parent-key", "00"), "64-bit hash"),
+        (("x-sglang-sha256", "--tokens", "1", "--block-size", "1", "--parent", "5"), "chains a key"),
+        (("x-sglang-sha256", "--tokens", "1", "--block-size", "1", "--salt-id", "5"), "give --salt"),
+        (("x-dynamo-xxh3", "--tokens", str(2**32), "--block-size", "1"), "not in 0"),
+        (("x-sglang-sha256", "--tokens", "ab" * 32, "--block-size", "1"), "no hash for block 0"),
+        (("v1_block_key", "--tokens", "1", "--block-size", "1", "--lora-name", "a"), "give --lora-id"),
     ],
 )
 def test_what_cannot_be_hashed_is_refused_with_the_reason(arguments: tuple[str, ...], says: str) -> None:
@@ -91,6 +101,31 @@ def test_the_bare_label_gives_both_widths_and_says_why() -> None:
 
 def lines_of(width: str, *arguments: str) -> list[dict[str, object]]:
     return lines(f"v2_sha256_64/{width}", *arguments)
+
+
+@pytest.mark.parametrize("label", FOREIGN)
+def test_the_functions_of_others_give_what_the_judges_recompute(label: str) -> None:
+    arguments = (label, "--tokens", "1,2,3,4,5,6,7,8,9", "--block-size", "4")
+    found = [block["unsigned"] for block in lines(*arguments)]
+    assert found == [str(value) for value in chain(named(label)[0].name, [(1, 2, 3, 4), (5, 6, 7, 8)])]
+
+
+def test_what_leaves_something_open_is_hashed_in_both_ways() -> None:
+    arguments = ("--tokens", "1,2", "--block-size", "2", "--salt", "tenant-a")
+    done = CliRunner().invoke(main, ["hash", "x-vllm-sha256-cbor", *arguments])
+    assert "does not say how extra keys enter" in done.stderr
+    names = [json.loads(line)["algorithm"] for line in done.stdout.splitlines()]
+    assert names == ["x-vllm-sha256-cbor/bare", "x-vllm-sha256-cbor/kinds"]
+    (bare,) = lines("x-vllm-sha256-cbor/bare", *arguments)
+    assert bare["unsigned"] == json.loads(done.stdout.splitlines()[0])["unsigned"]
+
+
+def test_a_chain_of_others_goes_on_from_a_parent() -> None:
+    first, second = lines("x-sglang-sha256", "--tokens", "1,2,3,4", "--block-size", "2")
+    tail = ("--tokens", "3,4", "--block-size", "2")
+    assert lines("x-sglang-sha256", *tail, "--parent-key", str(first["key"]))[0]["unsigned"] == second["unsigned"]
+    first, second = lines("x-dynamo-xxh3", "--tokens", "1,2,3,4", "--block-size", "2")
+    assert lines("x-dynamo-xxh3", *tail, "--parent", str(first["signed"]))[0]["unsigned"] == second["unsigned"]
 
 
 def test_a_token_of_more_than_four_bytes_leaves_one_width() -> None:

@@ -55,7 +55,7 @@ def test_no_mutant_is_loaded_before_it_is_asked_for() -> None:
 def test_a_mutant_that_there_is_not_is_named() -> None:
     done = CliRunner().invoke(main, ["mutants", "matrix", "two-frames", "nothing"])
     assert done.exit_code == 2
-    assert "there is no mutant 'nothing'; `kvwire mutants list` shows them all" in done.output
+    assert "there is no mutant 'nothing', and no honest peer of that name; `kvwire mutants list` and" in done.output
 
 
 def test_a_judged_sentence_without_a_mutant_fails_the_check_of_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,6 +317,16 @@ def test_the_headline_says_why_arrays_do_not_conform(profile: str) -> None:
     assert summary.headline == "legacy array-v; edition 1: not conformant (EVT-001)"
 
 
+def test_groups_of_whose_chains_nothing_is_concluded_are_named() -> None:
+    story = Story().begin()
+    story.send(*(stored(f"a{at}", group_idx=at, kv_cache_spec_kind="mamba") for at in (1, 2)))
+    story.send(stored("b", kv_cache_spec_kind="full_attention"), stored("c", kv_cache_spec_kind="Full Attention"))
+    assert story.judged().notes == (
+        "nothing is concluded about the chains of group 0, of the kind 'Full Attention'",
+        "nothing is concluded about the chains of groups 1, 2, of the kind 'mamba'",
+    )
+
+
 def test_events_are_counted_by_type() -> None:
     story = Story()
     story.send(cleared(), stored("a"), stored("b"), {"type": "BlockMoved"}, 7)  # type: ignore[arg-type]

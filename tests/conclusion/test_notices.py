@@ -11,9 +11,9 @@ from tests.kit.stories import Story, everything, payload, stored
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.result import Notice
 from kvwire.standard import registry
-from kvwire.trace.calls import CacheCall
+from kvwire.trace.calls import BoundAt, CacheCall, RestartCall
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import ProbeMark, ProcessExit
+from kvwire.trace.marks import ProbeMark, ProcessExit, Unreachable
 from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
 
 Told = tuple[float, str, str]
@@ -132,13 +132,37 @@ def test_two_streams_that_carry_one_rank() -> None:
     assert notices([*heard(*range(1, 10), name="a"), *heard(*range(1, 10), name="b", rank=1)], names="ab") == []
 
 
+def test_several_senders_behind_one_endpoint() -> None:
+    story = Story().begin()
+    for number in range(4):
+        story.live(number, payload(stored([number]), ts=story.tick(), rank=1), by="a")
+        story.send(stored([100 + number]), by="a")
+    (found,) = (n for n in conclude(story.trace(), registry.load(), everything()).notices if n.what != "one-rank")
+    assert (found.what, found.streams) == ("several-senders", ["s"])
+    assert found.text == "s from 0 s on: two senders: a second counter goes from 0 to 3 beside the first"
+
+
 def test_refused_prompts_are_counted_by_what_they_have() -> None:
     story = Story().told(2)
     for lora in ("7", None, "8"):
         refused = None if lora is None else "no\nadapters"
         story.note(CacheCall(tokens=(1, 2), lora=lora, refused=refused))
     (found,) = conclude(story.trace(), registry.load(), everything()).notices
-    assert (found.what, found.text) == ("refused", "refused: 2 of 2 prompts with LoRA (no adapters)")
+    assert (found.what, found.text) == (
+        "refused",
+        "refused: 2 of 2 prompts with LoRA, the first after 0 s (no adapters)",
+    )
+    assert found.after_s == pytest.approx(0.004)
+
+
+@pytest.mark.parametrize(("bound", "moved"), [("tcp://127.0.0.1:5557", False), ("tcp://127.0.0.1:40001", True)])
+def test_a_restart_that_moved_is_why_nothing_is_reached(bound: str, moved: bool) -> None:
+    story = Story().told(2)
+    story.note(RestartCall(bound=BoundAt(endpoint=bound)))
+    story.note(Unreachable(endpoint="tcp://127.0.0.1:5557", of=("live-a",), bound_s=5.0))
+    (trouble,) = conclude(story.trace(), registry.load(), everything()).troubles
+    assert (f"`restart` answered {bound}, and a new life is asked for on the same" in trouble.text) == moved
+    assert ("is a publisher there" in trouble.text) != moved
 
 
 def test_a_death_has_its_time() -> None:

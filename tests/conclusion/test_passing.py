@@ -6,8 +6,8 @@ import random
 
 import msgspec
 import pytest
-from tests.judges.test_honest_at_random import lived
 from tests.judges.test_honest_but_ugly import ROWS, Tell
+from tests.kit.honest_world import lived
 from tests.kit.stories import Story, everything
 from tests.kit.whole import passing, told, whole
 
@@ -17,10 +17,11 @@ from kvwire.conclusion.watching import Watcher
 from kvwire.history.follower import Horizon
 from kvwire.judges.verdict import Verdict
 from kvwire.standard import registry, resources
+from kvwire.standard.registry import ControlLevel
 from kvwire.trace import files, levels
 from kvwire.trace.records import StreamInfo, Trace
 
-UNDRIVEN = ("passive", "replayable")
+UNDRIVEN: tuple[ControlLevel, ...] = ("passive", "replayable")
 
 
 def judged(one: Passing, trace: Trace, *, reads: random.Random | None = None) -> Passing:

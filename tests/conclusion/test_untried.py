@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 from tests.kit.stories import Story, everything
@@ -10,14 +12,19 @@ from kvwire.conclusion import result
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.outcome import NOTHING
 from kvwire.conclusion.untried import Why
-from kvwire.judges.verdict import Verdict
+from kvwire.judges import JUDGES
+from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard import registry
+from kvwire.standard.statement import Bounds, Group, Residency, Statement, Stream
 from kvwire.trace.marks import Unreachable
 from kvwire.trace.planned import Left, Planned
+from kvwire.trace.records import StreamInfo
 
 KNOWN = registry.load()
 LIVE = Planned(name="live", serves="ENV BAT")
 RESTART = "SEQ-007"
+OTHERS: tuple[tuple[Literal["none", "clear"], Residency], ...] = (("none", "set"), ("clear", "counted"))
+"""Values that do without a sentence each."""
 
 
 def outcome(name: str, story: Story, *plan: Planned, mode: str = "plain") -> result.Outcome:
@@ -40,7 +47,7 @@ def outcome(name: str, story: Story, *plan: Planned, mode: str = "plain") -> res
         (Left.REFUSED, "plain", "probe restart was refused: not now"),
         (Left.VERB, "plain", "probe restart would need `restart`"),
         (Left.REPLAY, "plain", "there is no replay socket for probe restart"),
-        (Left.DECLARATION, "plain", "the statement declares nothing that probe restart could wait for"),
+        (Left.DECLARATION, "plain", "no `bounds.heartbeat_s` is declared, for which probe restart could wait"),
     ],
 )
 def test_a_probe_that_was_left_is_why_its_sentence_is_open(left: Left, mode: str, says: str) -> None:
@@ -115,11 +122,29 @@ def test_what_does_not_apply_says_why_and_what_is_lacking() -> None:
     assert outcome("RES-003", passive).why is Why.ADAPTER
     some = Story(can=("publish",)).told(2)
     assert (outcome("RES-006", some).why, outcome("RES-006", some).lacks) == (Why.VERB, ["cache", "reset"])
-    assert outcome("RES-004", Story().told(2)).why is Why.DECLARATION
+    counted = outcome("RES-004", Story().told(2))
+    assert (counted.why, counted.lacks) == (Why.DECLARATION, ['residency = "counted"'])
     assert outcome("EVT-011", Story().told(2)).why is Why.UNUSED
     assert outcome("ENV-001", Story(sets=("envelope",)).told(2)).why is Why.OURS
     none = msgspec.structs.replace(everything(), ids=())
     assert {one.why for one in conclude(passive.trace(), KNOWN, none).outcomes} == {Why.PROFILE}
+
+
+def test_what_would_have_to_be_declared_is_named() -> None:
+    """By the field of the statement, with the field of which it is a part before a dot."""
+    stream = StreamInfo(name="s", endpoint="tcp://127.0.0.1:5557")
+    everywhere = [Statement(salt=salt, residency=policy, algorithm="opaque") for salt, policy in OTHERS]
+    waiting = {
+        name
+        for name, judge in JUDGES.items()
+        if any(judge.unclaimed(stream, statement) is Reason.NOT_CLAIMED for statement in everywhere)
+    }
+    assert waiting == {name for name, judge in JUDGES.items() if judge.declares} - {"KVW-REP-014"}
+    for name in waiting:
+        first, _, second = JUDGES[name].declares.split()[0].partition(".")
+        parts: dict[str, type[msgspec.Struct]] = {"streams": Stream, "groups": Group, "bounds": Bounds}
+        assert first in Statement.__struct_fields__
+        assert not second or second in parts[first].__struct_fields__
 
 
 def test_every_outcome_without_a_verdict_says_why_and_no_other() -> None:

@@ -256,3 +256,53 @@ def test_replay_ends_where_the_live_stream_begins() -> None:
     story.send()
     (life,) = story.timeline().incarnations
     assert (life.origin_known, life.gaps, life.seams) == (True, (), frozenset())
+
+
+# --- clocks that stand still --------------------------------------------------------------------------------------
+
+
+def test_bytes_that_stand_under_several_numbers_tie_no_lives() -> None:
+    """Empty batches by a clock that stands still are equal in every life."""
+    story = Story()
+    empty = payload(ts=T0)
+    for content in (payload(cleared(), ts=T0), empty, empty, empty):
+        story.send(content=content)
+    story.restart()
+    story.drop()  # the beginning of the new life, which would tell it apart
+    for _ in range(2):
+        story.send(content=empty)
+    story.send(content=payload(stored("a"), ts=T0))
+    story.send(content=payload(stored("b"), ts=T0))
+    assert story.spoken() == {}
+    assert story.lives()[-1][-2:] == [3, 4]
+
+
+def test_a_number_that_was_missing_is_no_filled_hole_where_an_earlier_life_has_its_bytes() -> None:
+    story = Story()
+    empty = payload(ts=T0)
+    for content in (payload(cleared(), ts=T0), empty, empty, empty):
+        story.send(content=content)
+    story.restart()
+    story.send(content=payload({**cleared(), "epoch": "b"}, ts=T0))
+    story.drop(68)
+    story.send(content=payload(stored("a"), ts=T0))
+    story.restart()
+    story.drop(3)
+    story.send(content=empty)
+    assert story.spoken() == {}
+
+
+def test_an_answer_is_of_the_life_whose_beginning_one_witness_heard() -> None:
+    """The other one still hears the old life."""
+    story = Story().told(9)
+    story.die()
+    story.disconnect("a")
+    story.connect("a")
+    story.begin(by="a")
+    story.disconnect("a")
+    story.connect("a")
+    story.replay()
+    story.disconnect("b")
+    story.connect("b")
+    story.send(stored("z"))
+    assert story.lives() == [[*range(9)], [0, 1]]

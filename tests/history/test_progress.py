@@ -88,3 +88,28 @@ def test_an_engine_is_idle_from_its_mark_until_it_is_asked_to_do_something() -> 
     story.note(StatsCall(offered=3))  # one more than was heard
     story.note(ResidentCall(hashes=()))
     assert not of(story)[-1].idle
+
+
+def test_who_was_cut_off_from_every_witness_may_be_another_by_now() -> None:
+    """A supervisor can have started it again: what it says is nothing of the life that was heard."""
+    story = Story().told(3)
+    story.note(Settled(drained=True, idle=True))
+    story.disconnect(by="a")
+    story.note(ResidentCall())
+    story.connect(by="a")
+    story.disconnect(by="b")
+    story.connect(by="b")
+    story.note(ResidentCall())
+    story.send(stored("z"))
+    story.note(ResidentCall())
+    asked = [moment for moment in of(story) if isinstance(moment.stimulus, ResidentCall)]
+    assert [(moment.known, moment.idle) for moment in asked] == [(True, True), (False, False), (True, False)]
+
+
+def test_what_is_read_behind_the_word_of_a_disconnect_is_of_the_old_connection() -> None:
+    story = Story().told(3)
+    story.disconnect()
+    story.send(stored("z"))
+    story.connect()
+    story.note(ResidentCall())
+    assert not of(story)[-1].known

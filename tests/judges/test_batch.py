@@ -189,6 +189,15 @@ def test_how_fine_a_clock_is(stamps: list[float], verdict: Verdict) -> None:
     assert set(story.spoken()) <= {"BAT-007"}
 
 
+def test_a_coarse_clock_tells_nothing_where_no_life_was_seen_from_its_beginning() -> None:
+    """The first batch can name the life."""
+    story = Story()
+    story.next = 5
+    for at, ts in enumerate(BUSY):
+        story.send(content=payload(stored([at]), ts=ts))
+    assert story.outcome("BAT-007").verdict is OPEN
+
+
 def test_a_life_that_is_named_needs_no_fine_clock() -> None:
     outcome = ticking(BUSY, epoch=True).outcome("BAT-007")
     assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)

@@ -50,10 +50,10 @@ def test_parents_that_are_resident() -> None:
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ([stored("a")], "never stored"),
-        ([stored("ab"), removed("b")], "removed"),
-        ([stored("ab"), cleared()], "cleared"),
-        ([stored("ab", group_idx=1)], "stored in another group"),
+        ([stored("a")], ""),
+        ([stored("ab"), removed("b")], "; it was removed in number 1"),
+        ([stored("ab"), cleared()], "; the last clear was in number 1"),
+        ([stored("ab", group_idx=1)], "; it is in medium GPU, group 1"),
     ],
 )
 def test_a_parent_that_is_not_resident(before: list[Event], why: str) -> None:
@@ -62,7 +62,8 @@ def test_a_parent_that_is_not_resident(before: list[Event], why: str) -> None:
     number = str(len(before))
     assert story.place("CHN-003")[:3] == (number, "payload", 11)
     seen = story.outcome("CHN-003").findings[0].seen
-    assert seen == f"parent {block('b') % 2**64} of block {block('c') % 2**64} is resident in none of its locations"
+    named = f"parent {block('b') % 2**64} of block {block('c') % 2**64}"
+    assert seen == f"{named} is resident in none of its locations{why}"
 
 
 def test_a_parent_of_the_life_before_the_restart() -> None:
@@ -234,6 +235,7 @@ def test_a_clear_of_one_medium_leaves_the_parents_in_another() -> None:
         ({"lora_name": "a"}, {"lora_name": "b"}, True),
         ({"lora_name": "a", "lora_id": 1}, {"lora_name": "a", "lora_id": 2}, False),
         ({"lora_id": 1}, {"lora_id": 2}, True),
+        ({"lora_id": 0}, {"lora_id": 2}, None),
         ({"scope": "0" * 16}, {"scope": "1" * 16}, True),
         ({"scope": "0" * 16, "lora_id": 1}, {"scope": "0" * 16, "lora_id": 2}, True),
         ({"lora_name": "a"}, {"lora_name": "a"}, False),

@@ -10,7 +10,7 @@ from tests.kit.stories import Story
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.trace.calls import BoundAt, StartCall, StopCall
-from kvwire.trace.marks import Ports, Reach
+from kvwire.trace.marks import Ports
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 REPLAY = "tcp://127.0.0.1:25657"
@@ -275,10 +275,10 @@ def test_a_scheme_that_was_accepted_once_or_is_not_named_is_no_scheme_that_is_no
 
 
 def test_a_handshake_that_failed_while_the_machine_stood_still_shows_nothing() -> None:
-    def late(stalled_ms: float) -> Instance:
-        one = instance().accepts(EVENTS, replay="none")
-        one.note(Reach(endpoint=EVENTS, socket="SUB", outcome="none", bound_s=5.0, stalled_ms=stalled_ms))
+    def late(seconds: float) -> Instance:
+        one = instance().accepts(EVENTS, replay="none").reached(EVENTS, outcome="none")
+        one.story.stands_still(seconds=seconds)
         return one
 
-    assert spoken(late(3000)) == set()
-    assert spoken(late(100)) == {"001"}
+    assert verdicts(late(3.0), "001") == [(OPEN, 1)]
+    assert spoken(late(0.1)) == {"001"}

@@ -625,7 +625,7 @@ def copies_of_others() -> Story:
     return story
 
 
-@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 CHN-004 EVT-017")
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "RES-001 RES-002 CHN-004 EVT-017 EVT-036")
 def state_space_group() -> Story:
     """Group 1 keeps a state at some boundaries and none between; what it needs is its own matter."""
     story = Story().begin()
@@ -660,6 +660,68 @@ def an_engine_that_outlives_its_publisher() -> Story:
     prompted(story, "ab", 2)
     holds(story, GPU="ab")
     story.send(removed("ba"), stored("a"))
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "CHN-003 CHN-004 EVT-017 RES-001 RES-002 RES-006")
+def a_reset_that_shows_medium_by_medium() -> Story:
+    """Each medium is cleared by an event of its own, and one is emptied by removals."""
+    story = Story().begin()
+    story.send(stored("ab"), stored("ab", medium="CPU"), stored("a", medium="DISK"))
+    story.note(ResetCall())
+    story.send({**cleared(), "medium": "CPU"}, removed("ab"))
+    story.send({**cleared(), "medium": "DISK"})
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
+    story.send(stored("ab"), stored("c", "b"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "CHN-003 CHN-004 CHN-006 EVT-017 RES-001 RES-002")
+def an_adapter_that_is_loaded_again() -> Story:
+    """One name under two ids; an id without a name says nothing of a name."""
+    story = Story(statement=Statement(algorithm="opaque", ring=1000)).begin()
+    story.send(stored("a", lora_id=1, lora_name="poet"), stored("b", "a", lora_id=2, lora_name="poet"))
+    story.send(stored("c", "b", lora_id=2), removed("c"), stored("c", "b", lora_name="poet"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, REMOVALS, "CHN-003 CHN-004 EVT-017 RES-001 RES-002")
+def blocks_that_change_their_medium_in_one_batch() -> Story:
+    """Stored there and removed here, and back again, children first or parents first."""
+    story = Story().begin()
+    story.send(stored("abc"))
+    story.send(stored("abc", medium="CPU"), removed("cba"), stored("d", "c"))
+    story.send(stored("ab"), removed("ab", medium="CPU"), stored("e", "c", medium="CPU"))
+    story.send(removed("ec", medium="CPU"), removed("d"), removed("ab"))
+    return story
+
+
+@shows(FORM, RISES, BEGINS, STORES, ANSWERS, "RES-001 SEQ-007")
+def an_answer_that_a_restart_cuts() -> Story:
+    """A client reads two batches of the old life, and asks the new one anew; the clock was set back meanwhile."""
+    story = Story().told(5)
+    client = story.ask(0)
+    story.answer_batches(client, {number: story.retained[number] for number in (0, 1)})
+    story.restart(ours=True)
+    story.clock -= 3600.0
+    story.done(client, "disconnected")
+    story.told(4)
+    story.replay()
+    return story
+
+
+@shows(FORM, RISES, STORES, REMOVALS, ANSWERS, "CHN-003 CHN-004")
+def two_lives_whose_first_batches_are_lost() -> Story:
+    """Neither life is heard from its beginning, and the second is heard at the number where the first one stopped."""
+    story = Story()
+    story.drop(3)
+    story.send(stored("b", "a"), removed("a"))
+    story.send(stored("c", "b"))
+    story.restart(ours=True)
+    story.drop(5)
+    story.send(stored("b", "q"), removed("c"))
+    story.send(stored("y", "b"))
     story.replay()
     return story
 

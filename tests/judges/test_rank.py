@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from tests.kit.instances import Instance
-from tests.kit.stories import T0, Event, Story, blocks, cleared, pack, payload, stored
+from tests.kit.stories import T0, Event, Story, blocks, cleared, pack, payload, stored, thrice
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
 from kvwire.trace.calls import BoundAt, CacheCall, ResidentCall, StartCall
-from kvwire.trace.marks import Ranks, RankWait, Settled
+from kvwire.trace.marks import Ranks, RankWait, Settled, TailDone
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 SIZE = 4
@@ -50,6 +50,15 @@ def work(members: Sequence[Instance], count: int = 4, *, tag: Sequence[int] | No
 def verdicts(story: Story) -> list[Verdict]:
     outcomes = story.outcomes()
     return [outcomes[name].verdict for name in ("RNK-003", "RNK-004", "SEQ-005")]
+
+
+def test_two_ranks_behind_one_endpoint_are_counted_message_by_message() -> None:
+    story = Story().begin()
+    for number in range(4):
+        story.send(stored([number]))
+        story.live(number, payload(stored([100 + number]), ts=story.clock, rank=1))
+    outcomes = story.outcomes()
+    assert [(outcomes[n].violations, outcomes[n].witnesses) for n in ("RNK-002", "RNK-003")] == [(4, 8), (4, 9)]
 
 
 def test_ranks_that_mind_their_own_business() -> None:
@@ -95,6 +104,9 @@ def test_a_rank_without_a_stream() -> None:
     story, members = deployment()
     work(members[:2])
     members[2].cache(*tokens(2, 0))
+    members[2].note(TailDone(outcome="bound", after_s=1.0, bound_s=1.0))
+    assert verdicts(story) == [PASS, OPEN, PASS]
+    thrice(lambda: members[2].note(TailDone(outcome="bound", after_s=1.0, bound_s=1.0)))
     assert verdicts(story) == [PASS, FAIL, PASS]
     assert "no block on it" in story.outcome("RNK-004").findings[0].seen
 
@@ -185,7 +197,7 @@ def test_a_block_that_one_rank_holds_and_another_announces() -> None:
 # --- ranks that wait for each other
 
 
-def waits(*told: tuple[str, str], stalled_ms: float = 0.0, rank: int = 0) -> Story:
+def waits(*told: tuple[str, str], held_up_s: float = 0.0, rank: int = 0) -> Story:
     """What the others were, and what came of the work of one rank."""
     story = Story().begin()
     for peers, outcome in told:
@@ -194,12 +206,13 @@ def waits(*told: tuple[str, str], stalled_ms: float = 0.0, rank: int = 0) -> Sto
             rank=rank,
             peers=peers,  # type: ignore[arg-type]
             outcome=outcome,  # type: ignore[arg-type]
-            after_s=0.1,
+            after_s=0.1 if outcome in ("heard", "ended") else 2.0,
             bound_s=2.0,
-            stalled_ms=stalled_ms,
             why="no answer to `cache` within 5 s" if outcome == "hung" else "",
         )
         story.note(wait)
+        if held_up_s:
+            story.stands_still(seconds=held_up_s)
     return story
 
 
@@ -238,7 +251,7 @@ def test_a_rank_that_waits_is_told_with_what_the_others_were() -> None:
 
 
 def test_a_machine_that_stands_still_makes_no_rank_wait() -> None:
-    assert waits(ALONE, *SILENT, ("busy", "heard"), stalled_ms=1500).outcome("RNK-005").verdict is OPEN
+    assert waits(ALONE, *SILENT, ("busy", "heard"), held_up_s=1.5).outcome("RNK-005").verdict is OPEN
 
 
 # --- topologies

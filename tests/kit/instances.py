@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 from tests.kit.stories import Event, Story, number_frame, payload
 
+from kvwire.trace.attempts import ATTEMPTS
 from kvwire.trace.calls import BoundAt, CacheCall, PublishCall, StartCall
 from kvwire.trace.detail import Detail
 from kvwire.trace.marks import EndpointSeen, Looked, Reach
-from kvwire.trace.records import Record, Source
+from kvwire.trace.records import Source
 from kvwire.wire.projection import batch_projection
 
 EVENTS = "tcp://127.0.0.1:25557"
@@ -25,9 +26,7 @@ class Instance:
         self.name = name
 
     def record(self, source: str, **fields: Any) -> int:
-        records = self.story.records
-        records.append(Record(t_ns=len(records) * 1_000_000, source=source, stream=self.name, **fields))
-        return len(records) - 1
+        return self.story.write(source, self.name, **fields)
 
     def note(self, detail: Detail) -> int:
         return self.record(detail.SOURCE, detail=detail)
@@ -55,9 +54,11 @@ class Instance:
         self.note(StartCall(endpoint=endpoint, **asked, refused=text))
         return self
 
-    def reached(self, *endpoints: str, outcome: Literal["handshake", "none"] = "handshake") -> Instance:
-        """Clients of ours knocked."""
-        for endpoint in endpoints:
+    def reached(
+        self, *endpoints: str, outcome: Literal["handshake", "none"] = "handshake", attempts: int = ATTEMPTS
+    ) -> Instance:
+        """Clients of ours knocked, again and again where nobody answered."""
+        for endpoint in endpoints * (1 if outcome == "handshake" else attempts):
             self.note(Reach(endpoint=endpoint, socket="SUB", outcome=outcome, bound_s=2.0))
         return self
 

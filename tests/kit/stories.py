@@ -8,20 +8,22 @@ bytes. ``ts`` rises by a second a batch; the first batch of a life holds a clear
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.history.exchanges import SILENT
 from kvwire.history.timeline import DISCONNECTED, Timeline, build
 from kvwire.judges.verdict import Outcome, Verdict
 from kvwire.standard import registry
 from kvwire.standard.registry import ControlLevel, Profile
 from kvwire.standard.statement import Statement
+from kvwire.trace.attempts import ATTEMPTS, NS, lasted_s
 from kvwire.trace.calls import BoundAt, PublishCall, RestartCall
 from kvwire.trace.detail import Detail, SocketEvent
-from kvwire.trace.marks import WELL_FORMED, ReplayDone, ReplayRequest
+from kvwire.trace.marks import WELL_FORMED, ReplayDone, ReplayRequest, Stalled
 from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
 from kvwire.wire.framing import END_SEQUENCE
 from kvwire.wire.projection import batch_projection
@@ -101,6 +103,12 @@ def number_frame(number: int) -> bytes:
     return struct.pack(">Q", number)
 
 
+def thrice(act: Callable[[], object]) -> None:
+    """So many attempts as it takes until what does not come is certain not to."""
+    for _ in range(ATTEMPTS):
+        act()
+
+
 # --- stories -----------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +149,7 @@ class Story:
         self.next = 0
         self.retained: dict[int, bytes] = {}
         self.clock = T0
+        self.now_ns = -1_000_000
         self._clients = 0
         self._lives = 0
 
@@ -148,8 +157,19 @@ class Story:
 
     def record(self, source: str, **fields: Any) -> int:
         """Write one record; its index in the trace."""
-        self.records.append(Record(t_ns=len(self.records) * 1_000_000, source=source, stream=self.info.name, **fields))
+        return self.write(source, self.info.name, **fields)
+
+    def write(self, source: str, stream: str, *, detail: Detail | None = None, **fields: Any) -> int:
+        """One of any stream. Time passes: a millisecond, and as long as is said that something was awaited."""
+        answered = detail is None or (isinstance(detail, ReplayDone) and detail.outcome not in SILENT)
+        self.now_ns += 1_000_000 + (0 if answered or detail is None else round(NS * lasted_s(detail)))
+        self.records.append(Record(t_ns=self.now_ns, source=source, stream=stream, detail=detail, **fields))
         return len(self.records) - 1
+
+    def stands_still(self, of: str = "harness", seconds: float = 3.0, stream: str = "") -> None:
+        """Something that takes part was held up for so long, until now."""
+        detail = Stalled(of=of, ms=1000 * seconds)
+        self.records.append(Record(t_ns=self.now_ns, source=detail.SOURCE, stream=stream, detail=detail))
 
     def frames(self, *frames: bytes, by: str = "ab") -> None:
         """A live message of any frames, as each of the witnesses sees it."""
@@ -254,14 +274,31 @@ class Story:
         for number, content in batches.items():
             self.answer(client, b"", self.topic, number_frame(number), content)
 
-    def done(self, client: str, outcome: str = "marker") -> int:
+    def done(self, client: str, outcome: str = "marker", after_s: float = 10.0) -> int:
         """End the hearing of an answer; the index of the record."""
-        return self.note(ReplayDone(client=client, outcome=outcome, after_s=10.0))
+        return self.note(ReplayDone(client=client, outcome=outcome, after_s=after_s))
 
-    def replay(self, start: int = 0, *, without: Iterable[int] = (), marker: bool = True, **detail: Any) -> str:
-        """A whole exchange, answered from what is retained; the name of its client."""
-        client = self.ask(start, **detail)
+    def replay(
+        self,
+        start: int = 0,
+        *,
+        without: Iterable[int] = (),
+        marker: bool = True,
+        attempts: int = ATTEMPTS,
+        **detail: Any,
+    ) -> str:
+        """A whole exchange, answered from what is retained; the name of its client.
+
+        Without a ``marker`` it is awaited in vain, and asked for in several attempts.
+        """
         left_out = set(without)
+        client = self._replay(start, left_out, marker=marker, **detail)
+        for _ in range(1, 1 if marker else attempts):
+            client = self._replay(start, left_out, marker=marker, again=True, **detail)
+        return client
+
+    def _replay(self, start: int, left_out: set[int], *, marker: bool, **detail: Any) -> str:
+        client = self.ask(start, **detail)
         kept = {n: c for n, c in sorted(self.retained.items()) if n >= start and n not in left_out}
         self.answer_batches(client, kept)
         if marker:

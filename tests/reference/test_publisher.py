@@ -35,8 +35,8 @@ def test_a_batch_travels_in_three_frames_under_the_next_number(peer: Peer, room:
 
 def test_the_stream_begins_with_a_clear(peer: Peer, room: Path) -> None:
     publisher = ZmqPublisher(PublisherConfig(endpoint=f"ipc://{room}/live"))
-    queued = list(publisher._queue)
-    assert [(number, batch.events) for number, batch in queued] == [(0, (AllBlocksCleared(),))]
+    number, batch = publisher._queue.take()
+    assert (number, batch.events, len(publisher._queue)) == (0, (AllBlocksCleared(),), 0)
     publisher.shutdown()
 
 

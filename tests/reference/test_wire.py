@@ -335,6 +335,7 @@ def test_frame_errors_say_what_is_wrong(call: Any, named: str) -> None:
         (batch(stored(token_ids=(1, 2, 3))), "token_ids: 3 tokens for 2 blocks of 2"),
         (batch(stored(token_ids=(1, 2, 3, 2**32))), r"token_ids\[3\]: 4294967296"),
         (batch(stored(token_ids=(1, 2, 3, -1))), r"token_ids\[3\]: -1"),
+        (batch(stored(token_ids=(1, 2, 3, True))), r"token_ids\[3\]: True is not an integer"),
         (batch(stored(token_ids=(1, 2, 3, 4.0))), r"token_ids\[3\]: 4.0 is not an integer"),
         (batch(stored(token_ids=(1, 2, 3, DIGEST))), "mm_keys: absent"),
         (batch(stored(token_ids=(1, 2, -3, DIGEST), mm_keys=((), ()))), r"token_ids\[2\]: -3"),
@@ -356,6 +357,44 @@ def test_frame_errors_say_what_is_wrong(call: Any, named: str) -> None:
 def test_encode_refuses_and_names(bad: Any, named: str) -> None:
     with pytest.raises(wire.WireError, match=named):
         wire.encode(bad)
+
+
+PLAIN = stored(block_hashes=(-5, 2**63 - 1))
+ODD = (True, -1, 0, 1, 2, 2**31, 2**32 - 1, 2**32, 2**63, 2**64, -(2**63) - 1, 1.0, "", "GPU", DIGEST, b"x", None, ())
+IN_SEQUENCES = ("block_hashes", "token_ids")
+OTHERS = {
+    "scope": ("5e40b1feca4586cb",),
+    "extra_keys": ((None, None), ((), ()), (("a",),)),
+    "mm_keys": (((), ()), ((MmKey(DIGEST, 0),), ())),
+}
+
+
+@pytest.mark.parametrize(
+    "field", [name for name in BlockStored.__struct_fields__ if name in wire._Plain.__struct_fields__]
+)
+def test_one_look_at_a_store_sees_what_a_look_at_each_field_sees(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome(changed: BlockStored) -> object:
+        try:
+            return wire.encode(batch(changed))
+        except (TypeError, ValueError, OverflowError) as error:
+            return type(error), str(error)
+
+    values: list[object] = [*ODD, *OTHERS.get(field, ())]
+    if field in IN_SEQUENCES:
+        values += [(*getattr(PLAIN, field)[:-1], odd) for odd in ODD]
+    events = [msgspec.structs.replace(PLAIN, **{field: value}) for value in values]
+    quick = list(map(outcome, events))
+    monkeypatch.setattr(wire, "_is_plain", lambda _: False)
+    assert quick == list(map(outcome, events))
+    assert len({type(one) for one in quick}) == 2, "some are refused and some are not"
+
+
+def test_stores_of_token_ids_alone_take_one_look() -> None:
+    assert wire._is_plain(PLAIN)
+    changed = {"parent_block_hash": -1, "group_idx": 3, "medium": None, "lora_name": "adapter"}
+    assert wire._is_plain(msgspec.structs.replace(PLAIN, **changed))
+    for change in ({"scope": "5e40b1feca4586cb"}, {"token_ids": (1, 2, 3, True)}, {"block_hashes": (-5, 2**63)}):
+        assert not wire._is_plain(msgspec.structs.replace(PLAIN, **change))
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])

@@ -1,4 +1,5 @@
-"""A state machine over engine and publisher, through the adapter protocol: nobody may speak of the reference.
+"""A state machine over engine and publisher, through the adapter protocol: nobody may speak of the reference, nor of an
+honest peer. Groups and their sizes, tiers, events that are late, hashes, clocks, rings and queues are drawn with these.
 
 ``tox -e machine`` runs it; it gates nothing. Hypothesis finds a session that a judge speaks of, and shrinks it; its
 trace is in the folder ``KVWIRE_KEEP`` then, named by the sentences. ``KVWIRE_EXAMPLES`` sessions are tried.
@@ -6,11 +7,14 @@ trace is in the folder ``KVWIRE_KEEP`` then, named by the sentences. ``KVWIRE_EX
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -24,7 +28,9 @@ from kvwire.attack.probes.workload import publish
 from kvwire.attack.targets import Opened, parse
 from kvwire.attack.targets.adapted import AdapterTarget
 from kvwire.attack.witness import Recorder
+from kvwire.peers.honest.catalog import HONEST
 from kvwire.selftest import soak
+from kvwire.standard.protocol import Refused, Start
 from kvwire.trace import files
 from kvwire.trace.records import LIVE, Trace
 
@@ -46,7 +52,7 @@ def tokens(branches: list[int], extra: int) -> list[int]:
 class Machine(RuleBasedStateMachine):
     """One session: the target is started, worked and watched; at the end its trace is judged."""
 
-    kind: ClassVar[str] = "reference:"
+    kinds: ClassVar[tuple[str, ...]] = ("reference:", *(peer.target for peer in HONEST.values() if not peer.api))
     keep: ClassVar[Path] = Path(os.environ.get("KVWIRE_KEEP", "machine"))
 
     def __init__(self) -> None:
@@ -54,13 +60,18 @@ class Machine(RuleBasedStateMachine):
         self.recorder = Recorder()
         self.opened: Opened | None = None
 
-    @initialize(role=st.sampled_from(["cache", "publish"]))
-    def start(self, role: str) -> None:
-        self.role = role
-        options = f"role={role}&block_size={BLOCK}&capacity={CAPACITY}&ring={RING}"
-        target = parse(f"{self.kind}?{options}")
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        kind = data.draw(st.sampled_from(self.kinds), label="target")
+        self.peer = HONEST.get(kind.partition(":")[2])
+        self.role = data.draw(st.sampled_from(["cache", "publish"] if self.peer is None else ["cache"]), label="role")
+        target = parse(f"{kind}?role={self.role}")
         assert isinstance(target, AdapterTarget)
-        self.target = target
+        own = Start() if self.peer is None else self.peer.start
+        sized = own.block_size or (self.peer is not None and "block_size" in self.peer.peer.get("statement", {}))
+        chosen: dict[str, Any] = {} if sized else {"block_size": BLOCK}
+        chosen |= {"capacity": own.capacity or CAPACITY, "ring": own.ring or RING}
+        self.target = target = dataclasses.replace(target, start=msgspec.structs.replace(target.start, **chosen))
         self.opened = target.open(self.recorder)
         self.session: Session = self.opened.session(self.recorder, deadline=time.monotonic() + SESSION_S)
         assert handshakes(self.session)
@@ -80,7 +91,8 @@ class Machine(RuleBasedStateMachine):
         lora=st.sampled_from([None, "7"]),
     )
     def prompt(self, branches: list[int], extra: int, salt: str | None, lora: str | None) -> None:
-        self.driver.cache(tokens(branches, extra), salt=salt, lora=lora)
+        with suppress(Refused):  # not every engine knows salts and adapters
+            self.driver.cache(tokens(branches, extra), salt=salt, lora=lora)
 
     @precondition(lambda self: self.role == "cache")
     @rule(prompts=st.integers(1, 4))
@@ -147,12 +159,15 @@ class Machine(RuleBasedStateMachine):
                 self.opened.close()
             self.recorder.close()
         if self.opened is not None:
-            header = run._header(self.target, self.opened, run.Course(), run.Settings(profile=PROFILE))
+            profile = PROFILE if self.peer is None else self.peer.profile
+            header = run._header(self.target, self.opened, run.Course(), run.Settings(profile=profile))
             self.judge(Trace(header=header, records=tuple(self.recorder.records)))
 
     def judge(self, recording: Trace) -> None:
         """Nobody speaks; where somebody does, the trace is kept, in the end that of the smallest such session."""
-        spoken = {said.what for said in soak.said(recording, PROFILE) if said.sort in ("FAIL", "WARN")}
+        profile = recording.header.profile
+        spoken = {said.what for said in soak.said(recording, profile) if said.sort in ("FAIL", "WARN")}
+        spoken -= frozenset() if self.peer is None else self.peer.breaks
         if spoken:
             self.keep.mkdir(parents=True, exist_ok=True)
             files.write(recording, self.keep / f"{'-'.join(sorted(spoken))}.kvtrace")

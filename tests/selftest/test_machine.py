@@ -17,7 +17,7 @@ from kvwire.trace import files
 @pytest.mark.slow
 def test_a_fault_is_found_and_its_session_kept(tmp_path: Path) -> None:
     class Broken(Machine):
-        kind = "mutant:integer-ts"
+        kinds = ("mutant:integer-ts",)
         keep = tmp_path
 
     few = settings(SETTINGS, max_examples=1, stateful_step_count=3, database=None, phases=[Phase.generate])

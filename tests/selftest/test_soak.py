@@ -20,6 +20,7 @@ from kvwire.trace.records import Trace
 
 @pytest.mark.network
 @pytest.mark.slow
+@pytest.mark.steady
 def test_bad_weather_accuses_nobody(tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     outcome = CliRunner().invoke(soak.main, ["3", "--seed", "1", "--busy", "1", "--keep", str(keep)])

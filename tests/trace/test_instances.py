@@ -171,7 +171,7 @@ def test_the_table_against_the_reference(recorder: Recorder) -> None:
         else:
             assert start.bound is not None, start.asked
             assert start.reached
-            assert all(reach.done for reach in start.reached)
+            assert all(reach.done for reach, _ in start.reached)
     assert {mark.outcome for mark in marks(recorder, Freed)} == {"free"}
     assert not marks(recorder, Trouble)
 

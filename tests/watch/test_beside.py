@@ -13,7 +13,7 @@ from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.summary import Wanted
 from kvwire.standard import registry
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import Trouble
+from kvwire.trace.marks import Stalled, Trouble
 from kvwire.trace.records import Trace
 from kvwire.watch.beside import FAILED_HANDSHAKES, Beside, Violations
 from kvwire.watch.lines import Line, Lines
@@ -135,6 +135,17 @@ def test_failed_handshakes_without_end_are_not_kept() -> None:
     assert watcher is not None
     told = [r for _, r in watcher._run.hearing.details if r.event == "HANDSHAKE_FAILED_NO_DETAIL"]
     assert len(told) == FAILED_HANDSHAKES
+
+
+def test_pauses_of_a_busy_machine_are_not_kept() -> None:
+    story = passive().told(5)
+    for _ in range(100):
+        story.note(Stalled(of="live-a", ms=50.0))
+    watched = Watched().take(story)
+    watcher = watched.beside._watcher
+    assert watcher is not None
+    assert not [r for _, r in watcher._run.hearing.details if r.event == "stalled"]
+    assert watched.whats() == ["connected"]
 
 
 def test_the_result_of_a_watch_is_that_of_its_recording() -> None:

@@ -20,6 +20,7 @@ from kvwire.trace.records import FORMAT, Header
 
 TICK_S = 0.2
 """How often it is asked whether to go on."""
+DEAF = "the processes that listen have ended by themselves"
 LIVE = "live"
 """The probe that a recording is: it listens."""
 
@@ -53,7 +54,7 @@ class Reception:
         self._opened: Opened | None = None
         self._clients: ReplayClients | None = None
         self._began = time.monotonic()
-        self._deaf = False
+        self._trouble = ""
 
     def begin(self) -> None:
         """Set the witnesses on the streams."""
@@ -62,13 +63,13 @@ class Reception:
             self.sink.begin(_header(self.target, self._opened, replays=self._replays))
             self.recorder.note(ProbeMark(name=LIVE, phase="begins"))
         except WitnessError as error:
-            self.recorder.note(Trouble(text=str(error)))
-            self._deaf = True
+            self._trouble = str(error)
+            self.recorder.note(Trouble(text=self._trouble))
 
     @property
     def over(self) -> bool:
         """Whether it cannot go on: the processes that listen have ended, or the sink takes no more."""
-        return self._deaf or self.recorder.deaf or self.sink.failed is not None
+        return bool(self._trouble) or self.recorder.deaf or self.sink.failed is not None
 
     @property
     def heard(self) -> int:
@@ -101,7 +102,7 @@ class Reception:
     def end(self) -> Recorded:
         """Take what is still there, say what was never reached, and close everything."""
         recorder, streams = self.recorder, self._streams
-        deaf = self._deaf or (self._opened is not None and recorder.deaf)
+        trouble = self._trouble or (DEAF if self._opened is not None and recorder.deaf else "")
         of = {stream.name: recorder.witnesses(stream.name) for stream in streams}
         reached = [any(recorder.handshakes(name, source) for source in of[name]) for name in of]
         batches = self.heard
@@ -109,13 +110,12 @@ class Reception:
             self._clients.__exit__(None, None, None)
         recorder.close()
         for stream, done in zip(streams, reached, strict=True):
-            if not done and not deaf:
+            if not done and not trouble:
                 bound, names = round(time.monotonic() - self._began, 3), tuple(map(str, of[stream.name]))
                 recorder.note(Unreachable(endpoint=stream.endpoint, of=names, bound_s=bound), stream.name)
         recorder.note(ProbeMark(name=LIVE, phase="ends"))
         self.sink.end()
-        failed = self.sink.failed or ("the processes that listen have ended by themselves" if deaf else None)
-        return Recorded(batches=batches, connected=any(reached), failed=failed)
+        return Recorded(batches=batches, connected=any(reached), failed=self.sink.failed or trouble or None)
 
 
 def record(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from kvwire.attack.endings import Endings
 from kvwire.attack.probes.catalog import PROBES, plan
 from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
@@ -90,34 +91,57 @@ def run(
     """
     settings = settings or Settings()
     recorder = recorder or Recorder()
-    opened: Opened | None = None
-    course = Course()
-    interrupted = False
-    try:
-        progress("reaching the target")
-        opened = target.open(recorder)
-        session = opened.session(
-            recorder,
-            limits=settings.limits,
-            deadline=time.monotonic() + settings.limits.listen_s + settings.deadline_s,
-            seed=settings.seed_for(opened),
-        )
-        course = Course.of(session, settings)
+    under_way = _UnderWay()
+    with Endings() as endings:
+        interrupted = False
+        try:
+            try:
+                _attack(target, settings, progress, recorder, under_way)
+            except (AdapterError, WitnessError) as error:
+                recorder.note(Trouble(text=str(error)))
+                under_way.course.cut(Left.ENDED)
+            endings.hold()
+        except KeyboardInterrupt:  # the only one: signals behind it are noted
+            interrupted = True
+            under_way.course.cut(Left.INTERRUPTED)
+        finally:
+            endings.hold()
+            _close(recorder, under_way.opened, progress)
+        header = _header(target, under_way.opened, under_way.course, settings)
+        interrupted = interrupted or bool(endings.told)
         if recorder.sink is not None:
-            recorder.sink.begin(_header(target, opened, course, settings))
-        _probe(session, opened, course, progress)
-    except KeyboardInterrupt:
-        interrupted = True
-        course.cut(Left.INTERRUPTED)
-    except (AdapterError, WitnessError) as error:
-        recorder.note(Trouble(text=str(error)))
-        course.cut(Left.ENDED)
-    finally:
-        _close(recorder, opened, progress)
-    header = _header(target, opened, course, settings)
+            recorder.sink.end(interrupted=interrupted, header=header)
+        return Trace(
+            header=header,
+            records=tuple(recorder.records),
+            interrupted=interrupted,
+        )
+
+
+class _UnderWay:
+    """What there is of a run that may end at any time."""
+
+    def __init__(self) -> None:
+        self.opened: Opened | None = None
+        self.course = Course()
+
+
+def _attack(
+    target: LiveTarget, settings: Settings, progress: Progress, recorder: Recorder, under_way: _UnderWay
+) -> None:
+    recorder.stalls.start()
+    progress("reaching the target")
+    under_way.opened = opened = target.open(recorder)
+    session = opened.session(
+        recorder,
+        limits=settings.limits,
+        deadline=time.monotonic() + settings.limits.listen_s + settings.deadline_s,
+        seed=settings.seed_for(opened),
+    )
+    under_way.course = Course.of(session, settings)
     if recorder.sink is not None:
-        recorder.sink.end(interrupted=interrupted, header=header)
-    return Trace(header=header, records=tuple(recorder.records), interrupted=interrupted)
+        recorder.sink.begin(_header(target, opened, under_way.course, settings))
+    _probe(session, opened, under_way.course, progress)
 
 
 class Course:
@@ -204,12 +228,9 @@ def _probe(session: Session, opened: Opened, course: Course, progress: Progress)
 
 
 def _close(recorder: Recorder, opened: Opened | None, progress: Progress) -> None:
-    """End what was started; a second interrupt does not leave children behind."""
+    """End what was started."""
     progress("closing")
     try:
-        if opened is not None:
-            opened.close()
-    except KeyboardInterrupt:
         if opened is not None:
             opened.close()
     finally:

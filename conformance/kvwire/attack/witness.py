@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from kvwire.attack.endings import Endings
+from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
     DRAIN_S,
     LENGTH_BYTES,
@@ -28,6 +29,7 @@ from kvwire.attack.witness_process import (
     PATIENCE,
     READY,
     RECONNECT_MS,
+    STALLED,
     TROUBLE,
     Config,
     Item,
@@ -36,9 +38,10 @@ from kvwire.attack.witness_process import (
 )
 from kvwire.standard.protocol import AdapterError, Refused, Unsupported
 from kvwire.standard.statement import Stream
+from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
-from kvwire.trace.marks import Trouble, Witnesses
+from kvwire.trace.marks import Stalled, Trouble, Witnesses
 from kvwire.trace.records import LIVE, Header, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
 
@@ -132,6 +135,11 @@ class Witness:
         del self._buffer[:start]
         return items
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send the child a signal, if it still runs."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
     def tell_to_end(self) -> None:
         """Ask the child to hand over what it has and end."""
         self.closing = True
@@ -155,19 +163,11 @@ class Witness:
 @contextmanager
 def whole() -> Iterator[None]:
     """Put interrupts off to the end: what was read is written, once, or the trace would have a hole of our making."""
-    if threading.current_thread() is not threading.main_thread():
+    with Endings() as endings:
+        endings.hold()
         yield
-        return
-    caught: list[int] = []
-    ours = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda number, _: caught.append(number)) for number in ours}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if caught:
-            signal.raise_signal(caught[0])
+    for number in endings.told:
+        signal.raise_signal(number)
 
 
 class _Sight:
@@ -208,6 +208,9 @@ class Recorder:
         """Whether the bound on recorded bytes was reached: the run should end."""
         self.lives: dict[str, int] = {}
         """The adapter's count of starts per stream; stamped on stimulus and process records."""
+        self.stalls = StallWatch()
+        """Of this process and of those of publishers; nothing is watched until it is started."""
+        self._held: dict[str, Stalls] = {}
         self._witnesses: dict[Source, Witness] = {}
         self._within: dict[str, tuple[int, Callable[[], None]]] = {}
         """Streams that are heard by a socket of this process: its descriptor, and what takes from it."""
@@ -339,6 +342,11 @@ class Recorder:
         finally:
             del self._within[stream]
 
+    @property
+    def processes(self) -> tuple[Witness, ...]:
+        """The witness processes that run."""
+        return tuple(witness for witness in self._witnesses.values() if not witness.closing)
+
     def witnesses(self, stream: str) -> tuple[Source, ...]:
         """The live witnesses of a stream: two, or one where the harness binds or hears by itself."""
         if stream in self._within:
@@ -361,9 +369,24 @@ class Recorder:
         for _, take in self._within.values():
             with whole():
                 take()
+        while not self.stalls.found.empty():
+            self._stall(self.stalls.found.get())
         if self.sink is not None:
             self.sink.push()
         return moved
+
+    def _stall(self, stall: Stall) -> None:
+        if self._keep:
+            held = self._held.setdefault(stall.stream, Stalls(()))
+            held.add(stall.ended_ns - round(stall.ms * 1e6), stall.ended_ns)
+        self.note(Stalled(of=stall.of, ms=round(stall.ms, 1)), stall.stream, t_ns=stall.ended_ns)
+
+    def waited(self, began_ns: int, stream: str) -> Wait:
+        """What was awaited of a stream since then, by the monotonic clock, and how long something was held up for."""
+        self.pump()
+        ended_ns = time.monotonic_ns()
+        held = sum(self._held[of].held_ns(began_ns, ended_ns) for of in ("", stream) if of in self._held)
+        return Wait(began_ns, ended_ns, held)
 
     def _take(self, witness: Witness) -> int:
         items = witness.read()
@@ -380,6 +403,9 @@ class Recorder:
     def _write(self, witness: Witness, item: Item) -> None:
         if item.event == READY:
             witness.ready = True
+            return
+        if item.event == STALLED:
+            self._stall(Stall(witness.source.value, "", item.t_ns, float(item.text)))
             return
         stream = witness.streams[item.stream]
         if item.frames is not None:
@@ -480,6 +506,8 @@ class Recorder:
         for witness in self._witnesses.values():
             witness.end()
         self._witnesses.clear()
+        self.stalls.end()
+        self.pump()
 
     def _drain(self, witness: Witness, deadline: float) -> None:
         poll = select.poll()

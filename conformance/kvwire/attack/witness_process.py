@@ -16,10 +16,13 @@ import signal
 import sys
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 import zmq
+
+from kvwire.attack.stalls import StallWatch
 
 RCVHWM = 1_000_000
 """Messages that may wait in a subscriber: raised, so that a pause of this process loses nothing."""
@@ -42,6 +45,8 @@ LENGTH_BYTES = 4
 
 READY = "READY"
 """The first event of every witness: its sockets are open."""
+STALLED = "STALLED"
+"""This process was held up, for as many milliseconds as ``text`` says."""
 TROUBLE = "TROUBLE"
 """A socket could not be opened; ``text`` says why."""
 
@@ -227,11 +232,12 @@ def _open(context: zmq.Context[Socket], config: Config, out: list[Item]) -> list
     return opened
 
 
-def _turn(subscribers: list[_Subscriber], out: list[Item]) -> bool:
-    """Give every socket its turn; return whether any has more."""
-    more = False
+def _turn(subscribers: Iterable[_Subscriber], out: list[Item]) -> set[_Subscriber]:
+    """Give each its turn; return those that have more."""
+    more = set()
     for subscriber in subscribers:
-        more |= subscriber.take(out) == BURST
+        if subscriber.take(out) == BURST:
+            more.add(subscriber)
         subscriber.events(out)
     return more
 
@@ -255,7 +261,7 @@ def _hand_over(subscribers: list[_Subscriber], outbox: _Outbox) -> None:
     more = True
     while (more or outbox) and time.monotonic() < deadline:
         items: list[Item] = []
-        more = _turn(subscribers, items)
+        more = bool(_turn(subscribers, items))
         if items:
             outbox.put(items)
         outbox.push()
@@ -268,14 +274,18 @@ def run(config: Config, stdin: int, stdout: int) -> None:
     context: zmq.Context[Socket] = zmq.Context()
     outbox = _Outbox(stdout, config.patience.waiting_bytes)
     items: list[Item] = []
+    watch = StallWatch()
+    watch.start()
     subscribers = _open(context, config, items)
     poller = zmq.Poller()
     poller.register(stdin, zmq.POLLIN)
+    by_socket: dict[Socket | int, _Subscriber] = {}
     for subscriber in subscribers:
-        poller.register(subscriber.socket, zmq.POLLIN)
-        poller.register(subscriber.monitor.socket, zmq.POLLIN)
+        for heard in (subscriber.socket, subscriber.monitor.socket):
+            poller.register(heard, zmq.POLLIN)
+            by_socket[heard] = subscriber
     held: dict[int, int] = {stdin: zmq.POLLIN, stdout: zmq.POLLOUT}
-    more = False
+    more: set[_Subscriber] = set()
     try:
         while True:
             if items:
@@ -292,11 +302,17 @@ def run(config: Config, stdin: int, stdout: int) -> None:
             ready = dict(poller.poll(0 if more else POLL_MS))
             if stdin in ready:
                 break
-            more = _turn(subscribers, items)
+            # Of many streams few have something at a time, and to ask the others takes longer than to hear those.
+            due = more | {by_socket[socket] for socket in ready.keys() & by_socket.keys()}
+            more = _turn((subscriber for subscriber in subscribers if subscriber in due), items)
+            while not watch.found.empty():
+                stall = watch.found.get()
+                items.append(Item(0, stall.ended_ns, 0, event=STALLED, text=f"{stall.ms:.1f}"))
         _hand_over(subscribers, outbox)
     except BrokenPipeError:
         return  # the parent is gone
     finally:
+        watch.end()
         for subscriber in subscribers:
             subscriber.monitor.close()
         context.destroy(linger=0)

@@ -151,6 +151,25 @@ class _Case(msgspec.Struct, frozen=True):
         return bool(self.link.scopes)
 
     @property
+    def clear_salt(self) -> bool:
+        """Whether its extra keys hold a text that is no adapter's name: a salt in clear."""
+        extra = self.block.extra
+        return isinstance(extra, tuple) and any(isinstance(key, str) and key != self.event.lora_name for key in extra)
+
+    @property
+    def tells_salt(self) -> bool:
+        """Whether it is known with what salt it is hashed, if with any: a salt is hashed and left out of extra keys."""
+        return "salt" in self.knowledge or self.clear_salt
+
+    @property
+    def keyed(self) -> list[_Case]:
+        """The block with its extra keys as they stand, and with each salt that it can have behind them."""
+        extra = self.block.extra if isinstance(self.block.extra, tuple) else ()
+        salts = dict.fromkeys(scope.salt for scope in self.scopes if scope.salt not in (None, *extra))
+        blocks = [msgspec.structs.replace(self.block, extra=(*extra, salt)) for salt in salts]
+        return [self, *(msgspec.structs.replace(self, block=block) for block in blocks)]
+
+    @property
     def place(self) -> Place:
         """Where a foreign function has to have matched before its mismatches count."""
         return self.event.medium, self.event.group, self.event.block_size
@@ -208,6 +227,8 @@ class Parity:
         """Tokens of a block, by group."""
         self._roots = 0
         self._carried = False
+        self._clear = False
+        """Whether salts stand in the extra keys of this stream, so that a block without one has none."""
         self.settled = False
         self.candidates: tuple[Function, ...] = ()
         self.matched = 0
@@ -264,12 +285,11 @@ class Parity:
                 above = None if parent is None else self._above(parent)
                 hidden = any(not offset and digest not in block.tokens for digest, offset in block.mm)
                 cut = unit if coarse and size % unit == 0 and not block.mm and not block.extra else 0
-                result = self._block(
-                    _Case(
-                        block, value, links[index], above, scopes, knowledge, batch, event, index, hidden, coarse, cut
-                    ),
-                    label,
+                case = _Case(
+                    block, value, links[index], above, scopes, knowledge, batch, event, index, hidden, coarse, cut
                 )
+                self._clear = self._clear or case.clear_salt
+                result = self._block(case, label)
             if isinstance(result, Unknown):
                 self.unknown[result.why] += 1
             results.append(result)
@@ -442,13 +462,16 @@ class Parity:
         root = block.parent is None
         if not root and function.family == "key-chain":
             return None
-        scopes = (NO_SCOPE,) if "extra" in function.inputs & case.knowledge else case.scopes
-        starts = [function.start(scope) if root else function.join(scope) for scope in scopes]
-        states = [_step(function, start, case) for start in starts if start is not None]
+        tries, told = [(scope, case) for scope in case.scopes], True
+        if "extra" in function.inputs & case.knowledge:
+            tries, told = [(NO_SCOPE, keyed) for keyed in case.keyed], self._clear or case.tells_salt
+        starts = [(function.start(scope) if root else function.join(scope), tried) for scope, tried in tries]
+        states = [_step(function, start, tried) for start, tried in starts if start is not None]
         if hit := next((state for state in states if state.hash == case.value), None):
             return _Attempt(function, hit, hit, known=True, shown=(hit.scope,))
         known = (
-            len(states) == len(starts)
+            told
+            and len(states) == len(starts)
             and (function.inputs if root else function.later) <= case.knowledge
             and (root or function.foreign or case.link.plain)
             and all(state.hash is not None for state in states)

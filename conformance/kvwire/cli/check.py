@@ -8,13 +8,14 @@ import click
 import msgspec
 
 from kvwire.attack import targets
+from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import DEADLINE_S, Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import Recorder
 from kvwire.cli.judge import judged
-from kvwire.cli.judging import FILE, Options, finish, judging_options, progressing, terminable
+from kvwire.cli.judging import FILE, FINISHING, Options, finish, judging_options, progressing
 from kvwire.cli.record import sink_of
 from kvwire.judges.verdict import Exit
 
@@ -68,6 +69,7 @@ def check(
     \b
     reference:                      the reference publisher (the default)
     mutant:NAME                     a publisher with one known fault (`kvwire mutants list`)
+    honest:NAME                     a publisher that keeps the standard in its own way (`kvwire honest list`)
     zmq:tcp://H:P?replay=tcp://H:P&topic=T&ranks=N&mode=connect|bind
                                     a running publisher; mode=bind when it dials
     zmq:… --drive openai:http://H:P/v1
@@ -99,11 +101,13 @@ def check(
         return judged((place.path,), options)
     mode: Mode = "quick" if quick else "thorough" if thorough else "plain"
     sink = None if record is None else sink_of(record)
-    with terminable(), progressing() as progress:
-        bounded = seconds if isinstance(place, ListenTarget) else None
-        recorded = run(place, settings(options.how.profile, mode, options.ids, bounded), progress, Recorder(sink=sink))
-    code = finish(recorded, options)
-    if sink is None or sink.failed is None:
-        return code
-    click.echo(f"kvwire: --record {sink.failed}", err=True)
-    return Exit.ERROR
+    with Endings(patience=1, said=FINISHING) as endings:
+        with progressing() as progress:
+            bounded = seconds if isinstance(place, ListenTarget) else None
+            how = settings(options.how.profile, mode, options.ids, bounded)
+            recorded = run(place, how, progress, Recorder(sink=sink))
+        code = finish(recorded, options)
+        if sink is not None and sink.failed is not None:
+            click.echo(f"kvwire: --record {sink.failed}", err=True)
+            return Exit.ERROR
+        return Exit.INTERRUPTED if endings.told else code

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
-from kvwire.cli.judging import progressing, terminable
+from kvwire.cli.judging import progressing
 from kvwire.cli.screen import screen
 from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose
@@ -108,5 +109,5 @@ def heard(name: str, seconds: float) -> Trace:
     except (TargetError, TraceError) as error:
         raise click.UsageError(str(error)) from None
     limits = Limits(listen_s=seconds, handshake_s=min(5.0, max(2.0, seconds)))
-    with terminable(), progressing() as progress:
+    with Endings(), progressing() as progress:
         return run(target, Settings(probes=("live",), limits=limits, deadline_s=seconds + 5.0), progress)

@@ -1,4 +1,4 @@
-"""``kvwire hash``: the standard's algorithms on the command line, one JSON line per block."""
+"""``kvwire hash``: every function that a stream may use, on the command line, one JSON line per block."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from kvwire.hashes.functions import QUALIFIED, TRUE, Block, Function, Scope, State, named
 from kvwire_reference import hashing
 from kvwire_reference.hashing import Algorithm, ChainState, RangeError, Token
 
@@ -14,7 +15,9 @@ BARE = "v2_sha256_64"
 """The label that does not say how wide a token is: either function of ``WIDTHS``."""
 WIDTHS = (f"{BARE}/u32", f"{BARE}/u64")
 ALGORITHMS = (*hashing.ALGORITHMS, BARE, "v2_sha256/u32", "v2_sha256/u64")
-"""What ``kvwire hash`` computes; ``v2_sha256`` is the full key, a label of the pull API and never a wire hash."""
+"""Those of the standard; ``v2_sha256`` is the full key, a label of the pull API and never a wire hash."""
+FOREIGN = tuple(dict.fromkeys([*(f.label for f in TRUE if f.foreign), *sorted(QUALIFIED)]))
+"""Those of others, by the labels that the judges know."""
 
 
 class HashedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,13 +89,7 @@ def _start(
         raise click.UsageError(f"--parent-key: {name} chains the parent's 64-bit hash; give --parent with an integer")
     if lora_id is not None or salt_id is not None:
         raise click.UsageError("--parent-key holds the reuse scope already: leave out --lora-id and --salt")
-    try:
-        key = bytes.fromhex(parent_key)
-    except ValueError:
-        key = b""
-    if len(key) != hashing.KEY_BYTES:
-        raise click.UsageError(f"--parent-key: 64 hex digits, not {parent_key!r}")
-    return ChainState(None, key)
+    return ChainState(None, _key(parent_key))
 
 
 def hashed(
@@ -115,6 +112,74 @@ def hashed(
         )
 
 
+def foreign(
+    function: Function, tokens: list[Token], block_size: int, state: State, parent: int | None
+) -> Iterator[HashedBlock]:
+    """Every full block of the tokens, by a function of others.
+
+    Raises:
+        click.UsageError: when the function has no hash for a block.
+    """
+    for index, tokens_of in enumerate(hashing.split_blocks(tokens, block_size)[0]):
+        state = function.step(state, Block(tuple(tokens_of), parent))
+        if state.hash is None:
+            raise click.UsageError(
+                f"{function.name} has no hash for block {index}: nothing on the wire tells how its digest tokens, or "
+                "its adapter, enter"
+            )
+        parent = state.hash
+        yield HashedBlock(
+            block=index,
+            tokens=[token.hex() if isinstance(token, bytes) else token for token in tokens_of],
+            unsigned=str(state.hash),
+            signed=str(hashing.signed(state.hash)),
+            key=state.key.hex() if state.key else None,
+            partial=False,
+        )
+
+
+def _foreign(
+    label: str, tokens: list[Token], block_size: int, scope: Scope, parent: int | None, parent_key: str | None
+) -> None:
+    """The blocks by each function that a label of others may mean, once where they agree."""
+    if (
+        wide := next((token for token in tokens if isinstance(token, int) and not 0 <= token < 2**32), None)
+    ) is not None:
+        raise click.UsageError(f"--tokens: {wide} is not in 0…2^32−1")
+    found: dict[str, list[HashedBlock]] = {}
+    for function in named(label):
+        state = function.start(scope)
+        if state is None:
+            raise click.UsageError(f"{function.name} does not say how a LoRA adapter or a salt enters")
+        if function.family == "key-chain" and parent is not None:
+            raise click.UsageError(f"--parent: {function.name} chains a key, of which a 64-bit hash is a part")
+        if parent_key is not None:
+            if function.family != "key-chain":
+                raise click.UsageError(f"--parent-key: {function.name} chains the parent's 64-bit hash")
+            state = State(scope, _key(parent_key))
+        found[function.name] = list(foreign(function, tokens, block_size, state, _unsigned(parent)))
+    alike = all(blocks == next(iter(found.values())) for blocks in found.values())
+    if not alike:
+        click.echo(f"{label} does not say how extra keys enter: both ways follow", err=True)
+    for name, blocks in list(found.items())[: 1 if alike else None]:
+        for block in blocks:
+            click.echo(msgspec.json.encode(block if alike else msgspec.structs.replace(block, algorithm=name)))
+
+
+def _unsigned(parent: int | None) -> int | None:
+    return None if parent is None else parent % 2**64
+
+
+def _key(text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != hashing.KEY_BYTES:
+        raise click.UsageError(f"--parent-key: 64 hex digits, not {text!r}")
+    return key
+
+
 def _both(tokens: list[Token], block_size: int, starts: list[ChainState]) -> None:
     """The blocks by either function of the bare label; what four bytes do not hold has only the other."""
     for name, state in zip(WIDTHS, starts, strict=True):
@@ -128,14 +193,15 @@ def _both(tokens: list[Token], block_size: int, starts: list[ChainState]) -> Non
 
 
 @click.command("hash")
-@click.argument("algorithm", type=click.Choice(ALGORITHMS), metavar="ALGORITHM")
+@click.argument("algorithm", type=click.Choice((*ALGORITHMS, *FOREIGN)), metavar="ALGORITHM")
 @click.option("--tokens", required=True, help="Token ids separated by commas; a digest token as 64 hex digits.")
 @click.option("--block-size", required=True, type=click.IntRange(min=1), help="Tokens of a block.")
 @click.option("--lora-id", type=int, help="LoRA id of the reuse scope, 0…2^64−1.")
 @click.option("--salt", help="Cache salt as text; its id is the first 8 bytes of its SHA-256, little-endian.")
 @click.option("--salt-id", type=int, help="Cache salt as an id, 0…2^64−1.")
-@click.option("--parent", type=int, help="64-bit hash of the block before (v1_block_key), signed or unsigned.")
-@click.option("--parent-key", help="256-bit key of the block before (v2), 64 hex digits.")
+@click.option("--lora-name", help="LoRA name of the reuse scope, which vLLM's functions take.")
+@click.option("--parent", type=int, help="64-bit hash of the block before (v1, Dynamo), signed or unsigned.")
+@click.option("--parent-key", help="256-bit key of the block before (the others), 64 hex digits.")
 def hash_command(
     algorithm: str,
     tokens: str,
@@ -143,6 +209,7 @@ def hash_command(
     lora_id: int | None,
     salt: str | None,
     salt_id: int | None,
+    lora_name: str | None,
     parent: int | None,
     parent_key: str | None,
 ) -> None:
@@ -151,10 +218,21 @@ def hash_command(
     ALGORITHM is one of v1_block_key, v2_sha256_64/u32, v2_sha256_64/u64, v2_sha256_low64/u32, v2_sha256_low64/u64,
     v2_sha256/u32 and v2_sha256/u64. The bare label v2_sha256_64 does not say how many bytes a token has: it gives the
     hashes of both widths.
+
+    Functions of others, of full blocks: x-vllm-sha256-cbor and x-vllm-sha256 (each also with /bare or /kinds behind
+    it), x-sglang-sha256 and x-dynamo-xxh3.
     """
     if salt is not None and salt_id is not None:
         raise click.UsageError("--salt and --salt-id exclude each other")
     try:
+        if algorithm in FOREIGN:
+            if salt_id is not None:
+                raise click.UsageError(f"--salt-id: {algorithm} takes a salt as text: give --salt")
+            own = Scope(lora=lora_id, lora_name=lora_name, salt=salt)
+            _foreign(algorithm, parse_tokens(tokens), block_size, own, parent, parent_key)
+            return
+        if lora_name is not None:
+            raise click.UsageError(f"--lora-name: {algorithm} takes a LoRA adapter by its id: give --lora-id")
         scope = hashing.salt_id(salt) if salt is not None else salt_id
         if algorithm == BARE:
             why = "does not say whether a token has four bytes or eight: both follow"

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import IO
 
 import click
+import msgspec
 
+from kvwire.attack.endings import Endings
 from kvwire.cli.judging import (
+    FINISHING,
     Options,
     finish,
     judging_options,
@@ -25,6 +28,8 @@ from kvwire.report.faces import face, print_to
 from kvwire.report.recordings import row, totals
 from kvwire.report.visible import safe
 from kvwire.trace import files
+from kvwire.trace.captures import capture
+from kvwire.trace.captures.capture import Told
 from kvwire.trace.records import Record, Trace, TraceError
 
 TELL_RECORDS = 5000
@@ -35,25 +40,52 @@ TELL_RECORDS = 5000
 @click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @judging_options
 @click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    metavar="PORT[:REPLAY]",
+    help="Of a packet capture: a publish port, and its replay port; nothing else is read then. Repeatable.",
+)
+@click.option("--topic", help="Of a packet capture: the topic that the publisher declares.")
+@click.option(
     "--workers", type=click.IntRange(min=1), help="Judge several recordings by so many processes (one a processor)."
 )
 def judge_command(
     paths: tuple[Path, ...],
     options: Options,
+    ports: tuple[str, ...],
+    topic: str | None,
     workers: int | None,
 ) -> int:
     """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
 
-    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap) or a folder of them. Several give one result stream, in the order
-    in which they are named, and one line each; the parts of one recording (FILE.0001 …) are judged as one. One that
-    cannot be read, or whose worker dies, is an error that is named, and the others are judged all the same.
+    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap), a packet capture (pcap, pcapng) of a publisher's ports as
+    `tcpdump -s 0 -w kv.pcap port 5557` makes it, or a folder of them. A capture is judged passively; publish and replay
+    ports are found by what is spoken there, and --port names them where too little shows it.
+
+    Several give one result stream, in the order in which they are named, and one line each; the parts of one recording
+    (FILE.0001 …) are judged as one. One that cannot be read, or whose worker dies, is an error that is named, and the
+    others are judged all the same.
 
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """
-    return judged(paths, options, workers)
+    told = Told(ports=dict(map(_port, ports)), topic=topic)
+    return judged(paths, options, workers, told)
 
 
-def judged(paths: Sequence[Path], options: Options, workers: int | None = None) -> int:
+def _port(text: str) -> tuple[int, int | None]:
+    """A publish port and its replay port."""
+    publish, _, replay = text.partition(":")
+    try:
+        found = (int(publish), int(replay) if replay else None)
+    except ValueError:
+        found = (0, None)
+    if not all(0 < port < 2**16 for port in found if port is not None):
+        raise click.UsageError(f"--port {text}: a port is a number from 1 to 65535, as in 5557 or 5557:5657")
+    return found
+
+
+def judged(paths: Sequence[Path], options: Options, workers: int | None = None, told: Told | None = None) -> int:
     """Judge, report, and give the exit code.
 
     Raises:
@@ -63,14 +95,28 @@ def judged(paths: Sequence[Path], options: Options, workers: int | None = None) 
         found = units(paths)
     except TraceError as error:
         raise click.UsageError(str(error)) from None
+    if told is not None and (told.ports or told.topic is not None):
+        for path in paths:
+            if not (path.is_file() and capture.is_capture(path)):
+                raise click.UsageError(f"{path} is no packet capture: --port and --topic say nothing of it")
+        options = msgspec.structs.replace(options, how=msgspec.structs.replace(options.how, told=told))
     if len(found) == 1:
-        return _one(found[0], options)
+        with Endings(patience=1, said=FINISHING) as endings:
+            code = _one(found[0], options)
+            return Exit.INTERRUPTED if endings.told else code
     return _many(found, options, workers or default_workers())
 
 
 def _one(unit: Unit, options: Options) -> int:
     if unit.error:
         raise click.UsageError(unit.error)
+    if capture.is_capture(unit.paths[0]):
+        try:
+            with progressing() as progress:
+                progress(f"reading {unit.name}")
+                return finish(capture.read(unit.paths[0], options.how.told), options)
+        except TraceError as error:
+            raise click.UsageError(str(error)) from None
     try:
         with progressing() as progress, files.open_recording(*unit.paths) as recording:
             records: list[Record] = []

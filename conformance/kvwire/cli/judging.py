@@ -31,6 +31,9 @@ FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
 """The faces of a result that have an option each that names a file."""
 
 
+FINISHING = "kvwire: what was found is judged and reported; once more ends at once\n"
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a recording is judged, and where what is found goes."""
 

@@ -1,4 +1,4 @@
-"""``kvwire serve`` and ``kvwire mutants``: the publishers of ours."""
+"""``kvwire serve``, ``kvwire mutants`` and ``kvwire honest``: the publishers of ours."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
 from kvwire_reference.hashing import ALGORITHMS
 
+MOST_AGAIN = 0.05
+"""The share of mutants that may be heard only when they are run again."""
+
 if TYPE_CHECKING:
     from types import FrameType
 
     from kvwire.peers.mutant import Mutant
+    from kvwire.selftest.honest import Quiet
     from kvwire.selftest.matrix import Row
 
 
@@ -168,20 +172,24 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        table.add_column(name, no_wrap=name in ("mutant", "breaks", "report", "sentence"), overflow="fold")
+        table.add_column(name, no_wrap=name in ("mutant", "peer", "breaks", "report", "sentence"), overflow="fold")
     for row in rows:
         table.add_row(*row)
     Console().print(table)
 
 
 def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The mutants of these names, or all."""
+    """Mutants and honest peers of these names, or all."""
+    from kvwire.peers.honest.catalog import HONEST
     from kvwire.peers.mutants import MUTANTS
 
     for name in names:
-        if name not in MUTANTS:
-            raise click.BadParameter(f"there is no mutant {name!r}; `kvwire mutants list` shows them all")
-    return names or tuple(MUTANTS)
+        if name not in MUTANTS and name not in HONEST:
+            raise click.BadParameter(
+                f"there is no mutant {name!r}, and no honest peer of that name; `kvwire mutants list` and "
+                "`kvwire honest list` show them all"
+            )
+    return names or (*MUTANTS, *HONEST)
 
 
 @mutants.command("matrix")
@@ -194,32 +202,53 @@ def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tup
 def matrix_command(
     names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int, without_session: bool
 ) -> None:
-    """Run every mutant, or those named, and say for each sentence what killed it and what should have.
+    """Run both control groups, or those named: mutants are heard for what they break, honest peers for nothing.
 
-    Each run is judged at every level of control, and once more from its stored trace, to the same result. Ends with 1
-    if anything was not exactly as `mutants list` says it must be.
+    Each run is judged at every level of control, and once more from its stored trace, to the same result; that of an
+    honest peer also as witnesses have it that missed something. Ends with 1 if anything was not exactly as
+    `mutants list` and `honest list` say it must be, or more than a twentieth was so only when run again.
     """
+    from kvwire.peers.honest.catalog import HONEST
     from kvwire.peers.mutants import MUTANTS
-    from kvwire.selftest import matrix
+    from kvwire.selftest import honest, matrix
 
+    broken = tuple(name for name in names if name in MUTANTS)
+    quiet = tuple(name for name in names if name in HONEST)
     if without_session:
-        names = tuple(name for name in names if isinstance(MUTANTS[name].session, str))
-    done = matrix.measured(names, processes, _progress, keep, again)
+        broken, quiet = tuple(name for name in broken if isinstance(MUTANTS[name].session, str)), ()
+    done = matrix.measured(broken, processes, _progress, keep, again)
+    silent = honest.measured(quiet, processes, _quiet, keep, again)
     if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1) + b"\n")
-    rows = [
-        (requirement, *(str(count[cell] or "") for cell in matrix.CELLS), " ".join(primary))
-        for requirement, count, primary in matrix.by_requirement(done)
-    ]
-    _table(("sentence", *matrix.CELLS, "made for it"), rows)
-    exact = sum(row.exact for row in done.rows)
-    click.echo(f"{exact} of {len(done.rows)} mutants were heard for what they break, and for nothing else")
-    if retried := [row.mutant for row in done.rows if row.exact and row.runs > 1]:
-        click.echo(f"not at once, but when run again: {' '.join(retried)}")
+        stored = {**msgspec.to_builtins(done), "honest": msgspec.to_builtins(silent)}
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n")
+    if done.rows:
+        rows = [
+            (requirement, *(str(count[cell] or "") for cell in matrix.CELLS), " ".join(primary))
+            for requirement, count, primary in matrix.by_requirement(done)
+        ]
+        _table(("sentence", *matrix.CELLS, "made for it"), rows)
+    exact = _summary(done.rows, "mutants were heard for what they break, and for nothing else")
+    peaceful = _summary(silent, "honest peers passed what they must, and nobody spoke of them")
+    retried = [row.mutant for row in done.rows if row.exact and row.runs > 1]
+    retried += [row.name for row in silent if row.exact and row.runs > 1]
+    most = max(1, round(MOST_AGAIN * (len(done.rows) + len(silent))))
+    if again:
+        listed = f": {' '.join(retried)}" if retried else ""
+        click.echo(f"{len(retried)} of them not at once, but when run again, and {most} may be{listed}")
     if done.without:
         click.echo(f"judged, and broken by no mutant: {' '.join(done.without)}")
-    if exact < len(done.rows):
+    if not (exact and peaceful) or len(retried) > most:
         raise SystemExit(Exit.NOT_CONFORMANT)
+
+
+def _summary(rows: Sequence[Row] | Sequence[Quiet], what: str) -> bool:
+    """Say how many of a group are as they must be; whether all are."""
+    exact = sum(row.exact for row in rows)
+    if rows:
+        click.echo(f"{exact} of {len(rows)} {what}")
+    if retried := [row.name for row in rows if row.exact and row.runs > 1]:
+        click.echo(f"not at once, but when run again: {' '.join(retried)}")
+    return exact == len(rows)
 
 
 def _progress(row: Row) -> None:
@@ -231,3 +260,45 @@ def _progress(row: Row) -> None:
     ]
     said = "; ".join([*wrong, *row.troubles, *row.amiss]) or "killed"
     click.echo(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)
+
+
+def _quiet(row: Quiet) -> None:
+    click.echo(f"{row.peer}: {'; '.join(row.said) or 'silence'} ({row.seconds:.1f} s)", err=True)
+
+
+@click.group()
+def honest() -> None:
+    """The honest peers: publishers that keep the standard and are unlike the reference."""
+
+
+@honest.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def honest_list(as_json: bool) -> None:
+    """List every honest peer, what is unlike the reference, and what it must pass and may leave open."""
+    from kvwire.peers.honest.catalog import HONEST
+
+    if as_json:
+        for peer in HONEST.values():
+            click.echo(
+                msgspec.json.encode(
+                    {
+                        "name": peer.name,
+                        "unlike": peer.unlike,
+                        "profile": peer.profile,
+                        "passes": {level: sorted(peer.passes[level]) for level in LEVELS},
+                        "open": sorted(peer.open),
+                        "breaks": sorted(peer.breaks),
+                        "reason": peer.reason,
+                    }
+                )
+            )
+        return
+    rows = [
+        (peer.name, peer.unlike, *(_short(ids) for ids in (peer.passes["driven"], peer.open, peer.breaks)))
+        for peer in HONEST.values()
+    ]
+    _table(("peer", "unlike the reference", "passes", "may leave open", "breaks"), rows)
+
+
+def _short(ids: Iterable[str]) -> str:
+    return " ".join(sorted(i.removeprefix("KVW-") for i in ids))

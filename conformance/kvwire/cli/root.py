@@ -17,7 +17,7 @@ from kvwire.cli.doctor import doctor
 from kvwire.cli.hash import hash_command
 from kvwire.cli.judge import judge_command
 from kvwire.cli.lookup import lookup_command
-from kvwire.cli.peers import mutants, serve
+from kvwire.cli.peers import honest, mutants, serve
 from kvwire.cli.record import record_command
 from kvwire.cli.recordings import convert, scrub, verify
 from kvwire.cli.report import report_command
@@ -125,6 +125,7 @@ main.add_command(baseline)
 main.add_command(hash_command)
 main.add_command(serve)
 main.add_command(mutants)
+main.add_command(honest)
 main.add_command(spec)
 main.add_command(vectors)
 main.add_command(selftest)

@@ -27,10 +27,12 @@ def _code() -> drift.Code:
     return drift.Code(judges=places(), uses=uses())
 
 
-def _mutants() -> list[Problem]:
+def _peers() -> list[Problem]:
     from kvwire.peers import mutants
+    from kvwire.peers.honest import catalog
 
-    return mutants.problems(mutants.MUTANTS.values(), registry.load())
+    known = registry.load()
+    return mutants.problems(mutants.MUTANTS.values(), known) + catalog.problems(catalog.HONEST.values(), known)
 
 
 def _end(problems: list[Problem], done: str) -> None:
@@ -55,8 +57,8 @@ def build() -> None:
 
 @spec.command()
 def check() -> None:
-    """Find whatever does not fit together: prose, table, judges, lock, ceiling, profiles, mutants."""
-    _end([*drift.check(_folder(), _code()), *_mutants()], "spec: everything fits together")
+    """Find whatever does not fit together: prose, table, judges, lock, ceiling, profiles, mutants, honest peers."""
+    _end([*drift.check(_folder(), _code()), *_peers()], "spec: everything fits together")
 
 
 @spec.command()

@@ -181,7 +181,7 @@ def verify(
     as_json: bool,
     folder: Path | None,
 ) -> None:
-    r"""Try an implementation: a filter that reads a JSON line per test and writes one.
+    """Try an implementation: a filter that reads a JSON line per test and writes one.
 
     \b
     In:   {"id": "v1-known-root", "kind": "hash", "algorithm": "v1_block_key", "input": {"tokens": [1, 2, 3, 4], …}}
@@ -189,7 +189,7 @@ def verify(
     or    {"id": …, "refused": "why"}, or {"id": …, "unsupported": true}
 
     Exit codes: 0 all passed, 1 some failed, 2 usage, 4 the filter died, was silent or did not answer in order.
-    """
+    """  # noqa: D301 - click reads the \b
     asked = _questions(folder or resources.vectors(), only, flags, skip)
     try:
         outcome = ask(command, asked.questions, silence)

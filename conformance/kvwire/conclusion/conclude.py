@@ -21,12 +21,13 @@ from kvwire.history.timeline import Attribution
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Finding, Outcome, Reason, Verdict, Where
 from kvwire.standard.registry import Profile, Registry, Requirement, UnknownNameError
-from kvwire.trace.calls import Call
+from kvwire.trace.calls import Call, RestartCall
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
 from kvwire.trace.packed import digest
 from kvwire.trace.probing import probes_at
 from kvwire.trace.records import LIVE, Header, Record, Source, Trace
+from kvwire.wire.endpoint_rules import connectable
 
 LIVE_SOURCES = frozenset(source.value for source in LIVE)
 
@@ -172,12 +173,27 @@ def _troubles(hearing: Hearing) -> list[str]:
     """Our own trouble, and endpoints that were never reached."""
     texts = [record.detail.text for _, record in hearing.details if isinstance(record.detail, Trouble)]
     texts += [
-        f"stream {record.stream}: no ZeroMQ handshake on {record.detail.endpoint} within "
-        f"{record.detail.bound_s:g} s: is a publisher there, and may this client connect?"
-        for _, record in hearing.details
+        f"stream {record.stream}: no ZeroMQ handshake on {record.detail.endpoint} within {record.detail.bound_s:g} s: "
+        + (_moved(hearing, at) or "is a publisher there, and may this client connect?")
+        for at, (_, record) in enumerate(hearing.details)
         if isinstance(record.detail, Unreachable)
     ]
     return list(dict.fromkeys(texts))
+
+
+def _moved(hearing: Hearing, unreached: int) -> str:
+    """Where a restart bound instead of the endpoint that is not reached any more; empty where it did not move."""
+    _, missed = hearing.details[unreached]
+    assert isinstance(missed.detail, Unreachable)
+    for _, record in reversed(hearing.details[:unreached]):
+        call = record.detail
+        if record.stream != missed.stream or not isinstance(call, RestartCall) or call.bound is None:
+            continue
+        bound = [connectable(place) or place for place in (call.bound.endpoint, call.bound.replay) if place is not None]
+        if missed.detail.endpoint in bound:
+            return ""
+        return f"`restart` answered {' and '.join(bound)}, and a new life is asked for on the same endpoints"
+    return ""
 
 
 def _deaths(hearing: Hearing, outcomes: list[Outcome], only: frozenset[str] | None) -> tuple[list[Outcome], list[str]]:
@@ -307,6 +323,8 @@ def _line(
         replay = any(stream.name == outcome.stream and stream.replay is not None for stream in header.streams)
         lacks = lacking(requirement, header.can, replay=replay) if outcome.reason == Reason.BEYOND else []
         why = not_applicable(outcome, profile, lacks, driven=header.level == "driven")
+        if why is Why.DECLARATION:
+            lacks = [JUDGES[outcome.requirement].declares]
     return result.Outcome(
         requirement=outcome.requirement,
         stream=outcome.stream,

@@ -9,7 +9,7 @@ from kvwire.judges.step import Step
 from kvwire.trace.marks import Joined
 from kvwire.trace.records import Record, Records, told
 from kvwire.wire.dialect import read_slowly
-from kvwire.wire.events import Form, Reading
+from kvwire.wire.events import Form, Reading, group_kind
 from kvwire.wire.framing import split_live, split_replay
 
 LEGACY: tuple[Form, ...] = ("array-v", "array-s")
@@ -26,6 +26,8 @@ class Appearance:
         self.unknown: set[str] = set()
         """Types of events that edition 1 does not know."""
         self.ranks: set[int] = set()
+        self.odd_kinds: dict[str, set[int]] = {}
+        """Kinds of groups of which edition 1 knows nothing, and the groups that named them."""
 
     def count(self, step: Step) -> None:
         """Add batches without a fault."""
@@ -49,6 +51,8 @@ class Appearance:
             self.tags[event.tag or "(untagged)"] += 1
             if event.kind == "unknown" and event.tag:
                 self.unknown.add(event.tag)
+            if event.spec_kind is not None and group_kind(event.group, event.spec_kind, event.window) == "unknown":
+                self.odd_kinds.setdefault(event.spec_kind, set()).add(event.group)
 
     @property
     def events(self) -> dict[str, int]:
@@ -76,6 +80,9 @@ def remarks(appearance: Appearance, muting: Muting, details: Records) -> tuple[s
         notes.append(f"{muting.ours} events are what was offered, {muting.theirs} are the publisher's own")
     if appearance.unknown:
         notes.append(f"event types that edition 1 does not know: {', '.join(sorted(appearance.unknown))}")
+    for kind, members in sorted(appearance.odd_kinds.items()):
+        where = f"group{'s' if len(members) > 1 else ''} {', '.join(map(str, sorted(members)))}"
+        notes.append(f"nothing is concluded about the chains of {where}, of the kind {kind!r}")
     joined = [joiner for _, joiner in told(details, Joined)]
     if joined:
         same = sum(j.settled and j.complete and not j.missing and not j.extra for j in joined)

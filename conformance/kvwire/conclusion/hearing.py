@@ -78,7 +78,11 @@ class Hearing:
 
     def at(self, record: Record) -> float:
         """When a record was made."""
-        return (record.t_ns - self._begin) / 1e9
+        return self.at_ns(record.t_ns)
+
+    def at_ns(self, t_ns: int) -> float:
+        """When something was, by the clock of records."""
+        return (t_ns - self._begin) / 1e9
 
     def details_of(self, stream: str) -> list[Record]:
         """What is told of one stream."""

@@ -25,7 +25,8 @@ from kvwire.history.follower import HORIZON, Entry, Follower, Horizon
 from kvwire.history.losses import Loss, losses
 from kvwire.history.progress import END, Place
 from kvwire.history.ranges import Ranges
-from kvwire.history.timeline import Attribution, Batch, Gap, Incarnation, Live
+from kvwire.history.senders import Senders
+from kvwire.history.timeline import Arrival, Attribution, Batch, Gap, Incarnation, Live
 from kvwire.judges import AREAS, JUDGES
 from kvwire.judges.area import ABSURD, Area, Context
 from kvwire.judges.hashing import Hashing
@@ -41,13 +42,16 @@ from kvwire.wire.plain import Read, Reader
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One stream, judged. ``kept`` are the messages in which findings were made, by record."""
+    """One stream, judged. ``senders``: what other counters it has, and since when (``t_ns``). ``kept`` are the messages
+    in which findings were made, by record.
+    """
 
     stream: StreamInfo
     appearance: Appearance
     incarnations: int
     gaps: tuple[tuple[int, Gap], ...]
     losses: tuple[Loss, ...]
+    senders: tuple[Senders, int] | None
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...]
     kept: Mapping[int, Record]
@@ -217,6 +221,8 @@ def passes(header: Header) -> bool:
 
 STRETCH = 1024
 """After so many batches without a fault the areas are told."""
+REUSED = 1024
+"""How many batches under numbers that another had are looked into."""
 AHEAD = 64
 """So many messages that wait are kept as they were read."""
 ZERO = bytes(8)
@@ -446,6 +452,9 @@ class Passing:
 
     def live(self, live: Live) -> None:
         """A live message that was classified."""
+        reused = self.facts.reused
+        if live.arrival is Arrival.REUSED and isinstance(reused, list) and len(reused) < REUSED:
+            reused.append(self.facts.batch_of(live))
         self.showing.live(live)
 
     # what was taken the quick way
@@ -501,7 +510,9 @@ class Passing:
         """The stream is over."""
         timeline = self.follower.finish()
         self.flush()
-        self.facts.complete(self._records, timeline)
+        beside = self.follower.senders.found
+        self.facts.senders = None if beside is None else beside[0]
+        self.facts.complete(self._records, timeline, self.follower.copied)
         self.showing.finish()
         lived = self.follower.lived
         return Judged(
@@ -510,6 +521,7 @@ class Passing:
             incarnations=len(lived),
             gaps=tuple((one.index, gap) for one in lived for gap in one.gaps),
             losses=tuple(self.follower.losses),
+            senders=beside,
             outcomes=self.outcomes(only),
             notes=(
                 *remarks(self.showing.appearance, self.showing.muting, self._records),
@@ -583,13 +595,14 @@ def judge_stream(
             apart = Context.of(other.header, other.stream, beside, registry)
             for requirement, tally in show(apart, beside, [area(apart) for area in AREAS]).tallies.items():
                 count(tallies.setdefault(requirement, Tally()), tally, other.where)
-    lives = context.timeline.incarnations
+    lives, found = context.timeline.incarnations, context.facts.senders
     return Judged(
         stream=stream,
         appearance=showing.appearance,
         incarnations=len(lives),
         gaps=tuple((life.index, gap) for life in lives for gap in life.gaps),
         losses=tuple(losses(context.timeline)),
+        senders=None if found is None else (found, trace.records[found.record].t_ns),
         outcomes=_outcomes(stream, tallies, header, showing.appearance.form, registry, profile, only),
         notes=remarks(showing.appearance, showing.muting, records),
         kept={},

@@ -10,8 +10,8 @@ from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import Notice
 from kvwire.trace.calls import CacheCall
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import AttackBegins, ProcessExit
-from kvwire.trace.records import Record
+from kvwire.trace.marks import AttackBegins, CaptureNote, ProcessExit
+from kvwire.trace.records import Record, told
 
 ADAPTED = ("exec:", "reference:", "mutant:")
 """Targets whose publishers the harness stops and starts itself."""
@@ -73,8 +73,10 @@ def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
         found.append(Notice(what="silent", streams=list(ended), after_s=at, text=said))
     if stopped:
         found.append(_stopped(sorted(stopped), hearing))
+    found += _interleaved(judged, hearing)
     found += _twins(judged)
     found += _refused(hearing)
+    found += (Notice(what="capture", text=note.text) for _, note in told(hearing.details, CaptureNote))
     return tuple(found)
 
 
@@ -148,6 +150,16 @@ def _stopped(stopped: list[str], hearing: Hearing) -> Notice:
     return Notice(what="stopped", streams=stopped, after_s=at, text=said)
 
 
+def _interleaved(judged: Sequence[Judged], hearing: Hearing) -> Iterator[Notice]:
+    """Streams on which several counters interleave."""
+    for one in judged:
+        if one.senders is not None:
+            found, t_ns = one.senders
+            at, name = hearing.at_ns(t_ns), one.stream.name
+            said = f"{name} from {seconds(at)} on: {found.text}"
+            yield Notice(what="several-senders", streams=[name], after_s=at, text=said)
+
+
 def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:
     """Streams that carry the same rank."""
     by_rank: dict[int, list[str]] = {}
@@ -164,7 +176,7 @@ def _refused(hearing: Hearing) -> Iterator[Notice]:
     """Prompts that the publisher under test refused, by what they have beside tokens."""
     own = hearing.paces.keys()
     asked: Counter[str] = Counter()
-    refused: dict[str, list[str]] = {}
+    refused: dict[str, list[tuple[float, str]]] = {}
     for _, record in hearing.details:
         call = record.detail
         if not isinstance(call, CacheCall) or record.stream not in own:
@@ -173,7 +185,9 @@ def _refused(hearing: Hearing) -> Iterator[Notice]:
         sort = " and ".join(name for name, value in parts if value is not None) or "tokens alone"
         asked[sort] += 1
         if call.refused is not None:
-            refused.setdefault(sort, []).append(call.refused)
-    for sort, texts in refused.items():
-        said = f"refused: {len(texts)} of {asked[sort]} prompts with {sort} ({_on_one_line(texts[0])})"
-        yield Notice(what="refused", text=said)
+            refused.setdefault(sort, []).append((hearing.at(record), call.refused))
+    for sort, times in refused.items():
+        (at, why), prompts = times[0], f"prompt{'s' if asked[sort] > 1 else ''} with {sort}"
+        first = "" if len(times) == 1 else "the first "
+        said = f"refused: {len(times)} of {asked[sort]} {prompts}, {first}after {seconds(at)} ({_on_one_line(why)})"
+        yield Notice(what="refused", after_s=at, text=said)

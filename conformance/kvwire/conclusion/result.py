@@ -59,7 +59,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """The verdict on one requirement and stream; ``expected`` is the reason why it is no surprise.
 
     ``why`` of what is INCONCLUSIVE or NOT-APPLICABLE is one of a closed list, and ``reason`` says it in words.
-    ``lacks`` is what the run could not do of what the sentence needs: verbs of the adapter, ``replayable``.
+    ``lacks`` is what the run could not do of what the sentence needs: verbs of the adapter, ``replayable``; or what
+    would have to be declared: a field of the statement, and its value.
     """
 
     requirement: str
@@ -110,7 +111,9 @@ What = Literal[
     "nothing-came",
     "stopped",
     "one-rank",
+    "several-senders",
     "refused",
+    "capture",
     "cut-short",
 ]
 """What a notice is about: the closed list."""

@@ -62,7 +62,7 @@ _WORDS = {
     Left.ENDED: "the target had ended, or failed, before the end of {}",
     Left.REFUSED: "{} was refused",
     Left.REPLAY: "there is no replay socket for {}",
-    Left.DECLARATION: "the statement declares nothing that {} could wait for",
+    Left.DECLARATION: "no `bounds.heartbeat_s` is declared, for which {} could wait",
 }
 
 

@@ -56,6 +56,12 @@ def _unmasked_root(scope: Scope) -> bytes:
     return hashlib.sha256(struct.pack(f"<{len(present)}Q", *present)).digest()
 
 
+def _root_without_salt(scope: Scope) -> bytes:
+    mask = (scope.lora is not None) | (scope.salt is not None) << 1
+    present = [scope.lora] if scope.lora is not None else []
+    return hashlib.sha256(struct.pack(f"<B{len(present)}Q", mask, *present)).digest()
+
+
 def _big_endian_root(scope: Scope) -> bytes:
     present = [value for value in (scope.lora, scope.salt_id) if value is not None]
     mask = (scope.lora is not None) | (scope.salt is not None) << 1
@@ -180,6 +186,12 @@ def _v2_mistakes(width: int) -> tuple[Function, ...]:
             "no-salt",
             "the salt id is missing from the root key",
             lambda s: root_key(Scope(lora=s.lora)),
+            applies=has_salt,
+        ),
+        mistake(
+            "salt-bit-alone",
+            "the mask of the root key says that there is a salt, and the eight bytes of its id are left out",
+            _root_without_salt,
             applies=has_salt,
         ),
         mistake(

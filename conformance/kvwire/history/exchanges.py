@@ -5,13 +5,14 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from kvwire.history.timeline import Answer
+from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequest
-from kvwire.trace.records import Records
+from kvwire.trace.records import Record, Records
 from kvwire.wire.framing import END_SEQUENCE, number_of, split_replay
 
 UNTOLD = {
@@ -19,6 +20,10 @@ UNTOLD = {
     "over": "the run ended before an answer did",
 }
 """Outcomes of an exchange that say nothing of the publisher."""
+
+
+SILENT = ("timeout", "unreachable")
+"""Outcomes that a time decides."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -66,6 +71,18 @@ class Exchange:
         self.odd: list[tuple[int, tuple[bytes, ...]]] = []
         self.outcome: str | None = None
         self.done: int | None = None
+        self.vain: list[Record] = []
+        """Where it had been silent for as long as it was awaited; more than one where it was awaited again."""
+
+    @property
+    def about(self) -> Hashable:
+        """What was asked, and in which situation: the same in each attempt."""
+        return self.situation, self.start
+
+    def waits(self, stalls: Stalls) -> Iterator[Wait]:
+        """The silences in which nothing more of it came."""
+        for _, _, wait in stalls.waits(enumerate(self.vain), ReplayDone):
+            yield wait
 
     @property
     def well_formed(self) -> bool:
@@ -124,8 +141,9 @@ def exchanges(records: Records) -> dict[str, Exchange]:
             case ReplayBehind(client=client) if client in found:
                 found[client].followed = True
             case ReplayDone(client=client) as done if client in found:
-                found[client].outcome = done.outcome
-                found[client].done = index
+                exchange = found[client]
+                exchange.outcome, exchange.done = done.outcome, index
+                exchange.vain = [*exchange.vain, record] if done.outcome in SILENT else []
     return found
 
 

@@ -23,6 +23,7 @@ from kvwire.history.copies import Copies
 from kvwire.history.incarnations import Life, grouped
 from kvwire.history.losses import Losses
 from kvwire.history.segments import DISCONNECTED, HANDSHAKE, Collected, Run, Sighting, Witness
+from kvwire.history.senders import Counters
 from kvwire.history.timeline import Arrival, Attribution, Batch, Builder, Gap, Incarnation, Live, Timeline
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import ReplayDone, ReplayRequest
@@ -114,6 +115,7 @@ class Follower:
         """The records of copies, as far as the horizon goes."""
         self.lived: list[Lived] = []
         self.losses = Losses(GAPS)
+        self.senders = Counters()
         self.beyond: Counter[str] = Counter()
         """What came too late to be judged."""
         self.collected = Collected()
@@ -129,6 +131,8 @@ class Follower:
         self._up: set[str] = set()
         self._open: set[str] = set()
         """Replay clients that wait for their answers."""
+        self._arrived: dict[int, tuple[int, int]] = {}
+        """By record, of messages that are collected: how many of its witness each was, and when it came."""
         self._calm = 0
         self._patience = CALM
         self._waiting = 0
@@ -161,6 +165,7 @@ class Follower:
             return None
         entry = self._window[number] = Entry(payload, source, index, topic)
         witness.last = self.settled = number
+        witness.count += 1
         self._classified = index
         self._bytes += len(payload)
         self.lived[-1].batches += 1
@@ -263,6 +268,7 @@ class Follower:
         last = witness.last
         self._unsettle(record)
         self.collected.take(index, record)
+        self._arrived[index] = witness.count, record.t_ns
         self._up.add(source)
         self._calm = self._calm + 1 if witness.last == last + 1 == number else 0
         self._waits(len(payload))
@@ -291,10 +297,12 @@ class Follower:
             if self.settled >= 0:
                 self.losses.heard.update(self._up)
             self._alone = not self._up - {source}
+            self.senders.heard(max(0, len(self.lived) - 1), source)
         self._up.add(source)
         if first:
             self._count_witnesses()
         witness.last = number
+        witness.count += 1
         self._classified = index
         return True
 
@@ -349,6 +357,8 @@ class Follower:
         attribution, why = Attribution.UNATTRIBUTED, "no replay answer and no count of the publisher covers it"
         if before is not None and any(before.first < at < behind.first for at in self.collected.troubles):
             attribution, why = Attribution.HARNESS, "the harness had trouble when it came"
+        elif before is not None and any(before.first < at < behind.first for at in self.collected.missed):
+            attribution, why = Attribution.TRANSPORT, "the capture lacks packets there"
         self._gap(Gap(first=first, last=after - 1, attribution=attribution, why=why))
 
     def _gap(self, gap: Gap) -> None:
@@ -371,6 +381,7 @@ class Follower:
         oldest = next(iter(self._window.values())).first if self._window else 0
         self.copied = {record for record in self.copied if record >= oldest}
         del self.collected.troubles[:-1024]
+        del self.collected.missed[:-1024]
 
     # what is out of order
 
@@ -387,6 +398,9 @@ class Follower:
             self.copies.add(record.source, record.frames)
         self._calm = self._waiting = 0
         self._patience = CALM
+        for one in (*self.collected.answers.values(), *(run for runs in self.collected.live.values() for run in runs)):
+            for seen in one.payloads.values():
+                self.collected.seen(seen)
         for source, witness in self._witnesses.items():
             if not witness.runs:
                 continue
@@ -394,7 +408,7 @@ class Follower:
             for entries in (self._window, self._pending):
                 for number, entry in sorted(entries.items()):
                     if (at := entry.by(source)) is not None and at >= run.first:
-                        run.add(Sighting(at, number, entry.payload))
+                        run.add(self.collected.seen(Sighting(at, number, entry.payload)))
                         witness.own.setdefault(number, entry.payload)
                 if entries is self._window and run.payloads:  # it heard what was settled
                     self._of.setdefault(run, len(self.lived) - 1)
@@ -504,7 +518,12 @@ class Follower:
         for live in timeline.live:
             newest = max(newest, live.record)
             index = indices[live.incarnation]
-            if live.record <= self._classified or live.record in self.copied:
+            if live.record <= self._classified:
+                continue
+            at = self._arrived.pop(live.record, None)
+            if index is not None and at is not None:
+                self.senders.add(msgspec.structs.replace(live, incarnation=index), *at)
+            if live.record in self.copied:
                 continue
             if index is None or (live.arrival is Arrival.FILLED and self._forgotten(index, live.number)):
                 self.beyond["live batches under older numbers, not judged"] += 1
@@ -541,6 +560,8 @@ class Follower:
         self._forget_runs(current)
         self.copied = {record for record in self.copied if record > self._classified}
         self._bytes = sum(len(entry.payload) for entry in entries.values())
+        self._arrived.clear()
+        self.collected.forget_numbers()
         self.steady = True
         self._count_witnesses()
         if self._pending:

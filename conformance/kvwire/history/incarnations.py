@@ -1,10 +1,11 @@
 """Which runs are of one life of the publisher, and in which order the lives came.
 
-Runs that share a batch, number and bytes, are kin: of one life. Runs that hold different bytes under one number are of
-different lives if a disconnect can have ended the first of them; without one the publisher used the number twice, or
-changed a batch in replay, and that is for the judges. A replay answer belongs to the life that a witness hears over
-an unbroken connection. What nothing ties or parts is put into one incarnation with a *seam* where they meet, if
-a disconnect lies there: a new life may have begun, or not.
+Runs that share a batch, number and bytes, are kin: of one life; bytes that stand under several numbers, as those of
+empty batches do where the clock stands still, show nothing once a disconnect was seen. Runs that hold different bytes
+under one number are of different lives if a disconnect can have ended the first of them; without one the publisher used
+the number twice, or changed a batch in replay, and that is for the judges. A replay answer belongs to the life that a
+witness hears over an unbroken connection. What nothing ties or parts is put into one incarnation with a *seam* where
+they meet, if a disconnect lies there: a new life may have begun, or not.
 """
 
 from __future__ import annotations
@@ -36,15 +37,17 @@ class Kin:
             if held is None or (not isinstance(run, AnswerRun) and seen.record < held.record):
                 self.payloads[number] = seen
 
-    def compare(self, run: Run) -> tuple[int, list[int]]:
-        """How many batches are shared; for each number with different bytes the record that showed the difference."""
+    def compare(self, run: Run, common: Collection[bytes] = ()) -> tuple[int, list[int]]:
+        """How many batches are shared, those of ``common`` bytes left aside; for each number with different bytes the
+        record that showed the difference.
+        """
         shared = 0
         differing: list[int] = []
         for number, seen in run.payloads.items():
             held = self.payloads.get(number)
             if held is not None:
                 if held.payload == seen.payload:
-                    shared += 1
+                    shared += seen.payload not in common
                 else:
                     differing.append(max(held.record, seen.record))
         return shared, differing
@@ -130,18 +133,12 @@ class _Grouping:
         if held is not None:
             next(kin for kin in self.kin if held in kin.runs).add(answer)
             return
-        newest = max((n for run in heard for n, seen in run.payloads.items() if seen.record < answer.first), default=-1)
-        answer.short = any(self._foreign(run, answer) for run in heard) or (
-            answer.ended
-            and answer.start is not None
-            and answer.start <= newest
-            and max(answer.payloads, default=-1) < newest
-        )
+        past = [run for run in heard if self._foreign(run, answer) or _lacks(answer, run)]
+        answer.short = bool(past)
         if answer.payloads:
             unbroken = not self.collected.breaks
-            current = self._kin_of(heard)
-            over = self._kin_of(self._over(answer.first)) - current
-            self._unite(answer, lambda _: unbroken, without=over | current if answer.short else over)
+            over = self._kin_of(self._over(answer.first)) - self._kin_of(heard)
+            self._unite(answer, lambda _: unbroken, without=over | self._kin_of(past))
 
     def _kin_of(self, runs: Iterable[Run]) -> set[Kin]:
         wanted = set(runs)
@@ -206,7 +203,7 @@ class _Grouping:
         for kin in self.kin:
             if kin in without:
                 continue
-            shared, differing = kin.compare(run)
+            shared, differing = kin.compare(run, self.collected.common if self.collected.breaks else ())
             if (shared or differing) and (not differing or forgiven(differing)):
                 homes.append((shared, kin))
         if not homes:
@@ -250,12 +247,27 @@ class _Grouping:
         return self.collected.broke_before(kin.last) or (answered and bool(self.collected.breaks))
 
     def _parted(self, life: Life, kin: Kin) -> bool:
-        """Whether kin cannot be of a life: other bytes, a fall, or an answer that lacks what the life had reached."""
+        """Whether kin cannot be of a life: other bytes, an answer that lacks what it had reached, or a fall, be it one
+        to bytes that an earlier life has under that number.
+        """
         if any(held.parted(kin) for held in life.kin):
             return True
         if all(isinstance(run, AnswerRun) and run.short for run in kin.runs):
             return True
-        return any(self.next.get(run) in kin.runs and self.next[run].fell for run in life.runs if run in self.next)
+        known = {number for held in life.kin for number in held.payloads}
+        return any(
+            later in kin.runs and (later.fell or (later.again and later.sightings[0].number not in known))
+            for run in life.runs
+            if (later := self.next.get(run)) is not None
+        )
+
+
+def _lacks(answer: AnswerRun, run: Run) -> bool:
+    """Whether an answer ended below what a witness had heard when it was asked for: it is not of that life."""
+    newest = max((number for number, seen in run.payloads.items() if seen.record < answer.first), default=-1)
+    if not answer.ended or answer.start is None:
+        return False
+    return answer.start <= newest and max(answer.payloads, default=-1) < newest
 
 
 def _current(runs: list[Run], record: int) -> Run | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kvwire.trace.calls import REPLACING
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import ReplayRequest, Trouble
+from kvwire.trace.marks import CaptureGap, ReplayRequest, Trouble
 from kvwire.trace.records import LIVE, Record
 from kvwire.wire.framing import END_NUMBER, END_SEQUENCE, number_of, split_live, split_replay
 
@@ -87,6 +87,8 @@ class Witness:
         self.source = source
         self.runs: list[Run] = []
         self.last = -1
+        self.count = 0
+        """How many numbered messages it delivered."""
         self.own: dict[int, bytes] = {}
         self._disconnects = 0
         self._handshakes = 0
@@ -117,6 +119,7 @@ class Witness:
 
     def message(self, seen: Sighting) -> None:
         """Take the next message."""
+        self.count += 1
         fresh, self.fresh = self.fresh, False
         number = seen.number
         fell = again = False
@@ -140,16 +143,29 @@ class Witness:
 
 
 class Collected:
-    """Every run of a stream, and the records at which connections ended, were replaced, or the harness had trouble."""
+    """Every run of a stream, and the records at which connections ended, were replaced, the harness had trouble, or the
+    capture lacks packets (``missed``).
+    """
 
     def __init__(self, records: Iterable[tuple[int, Record]] = ()) -> None:
         self.answers: dict[str, AnswerRun] = {}
         self.breaks: list[int] = []
         self.replacing: list[int] = []
         self.troubles: list[int] = []
+        self.common: set[bytes] = set()
+        """Payloads that stand under several numbers, as empty ones do where the clock stands still: they tell no life
+        from another.
+        """
+        self._number: dict[bytes, int] = {}
+        self.missed: list[int] = []
         self.witnesses = {str(source): Witness(source) for source in LIVE}
         for index, record in records:
             self.take(index, record)
+
+    def forget_numbers(self) -> None:
+        """Forget which payload stood under which number."""
+        self._number.clear()
+        self.common.clear()
 
     @property
     def live(self) -> dict[str, list[Run]]:
@@ -174,6 +190,8 @@ class Collected:
                     self.breaks.append(ended)
             case Trouble():
                 self.troubles.append(index)
+            case CaptureGap():
+                self.missed.append(index)
             case ReplayRequest() as asked:
                 self.answers[asked.client] = AnswerRun(asked.client, index, asked.number)
             case detail if isinstance(detail, REPLACING):
@@ -181,7 +199,7 @@ class Collected:
         if record.frames is None:
             return
         if record.is_live and (parts := split_live(record.frames)) and parts[0] != END_NUMBER:
-            self.witnesses[record.source].message(Sighting(index, *parts))
+            self.witnesses[record.source].message(self.seen(Sighting(index, *parts)))
         elif record.is_replay and (replayed := split_replay(record.frames)):
             self._replayed(index, record.source, replayed[1], replayed[2])
 
@@ -194,4 +212,10 @@ class Collected:
             answer.ended = True
             answer.last = index
         elif number is not None:
-            answer.add(Sighting(index, number, payload))
+            answer.add(self.seen(Sighting(index, number, payload)))
+
+    def seen(self, sighting: Sighting) -> Sighting:
+        """Note what a source delivered under which number."""
+        if self._number.setdefault(sighting.payload, sighting.number) != sighting.number:
+            self.common.add(sighting.payload)
+        return sighting

@@ -349,6 +349,8 @@ class Builder:
             why = "a replay answer that ended with the marker holds what stands before and after it, and not this"
         elif any(before.record < record < after.record for record in self.collected.troubles):
             attribution, why = Attribution.HARNESS, "the harness had trouble when it came"
+        elif any(before.record < record < after.record for record in self.collected.missed):
+            attribution, why = Attribution.TRANSPORT, "the capture lacks packets there"
         elif self._cut_off(index, first):
             attribution, why = Attribution.TRANSPORT, "every witness was disconnected when it came"
         return Gap(

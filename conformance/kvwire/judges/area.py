@@ -113,6 +113,7 @@ class Bound(Say, Generic[P]):
 class Judge(Generic[A, P]):
     """The one place of a sentence: its id, the method that decides it, and when it does not apply.
 
+    ``declares`` is the field of the statement, and its value, without which nothing is claimed; empty where none is.
     ``memory`` None is that of the area. ``place`` is module and method below ``kvwire.judges``, ``chapter`` its
     beginning.
     """
@@ -124,9 +125,11 @@ class Judge(Generic[A, P]):
         unclaimed: Unclaimed,
         memory: Memory | None,
         *,
+        declares: str,
         arrays: Arrays,
     ) -> None:
         self.method = method
+        self.declares = declares
         self.requirement = requirement
         self.unclaimed = unclaimed
         self.memory = memory
@@ -152,6 +155,7 @@ def judge(
     requirement: str,
     *,
     unclaimed: Unclaimed = always,
+    declares: str = "",
     memory: Memory | None = None,
     arrays: Arrays = "count",
 ) -> Callable[[Callable[Concatenate[A, Say, P], None]], Judge[A, P]]:
@@ -161,7 +165,7 @@ def judge(
     """
 
     def mark(method: Callable[Concatenate[A, Say, P], None]) -> Judge[A, P]:
-        return Judge(method, requirement, unclaimed, memory, arrays=arrays)
+        return Judge(method, requirement, unclaimed, memory, declares=declares, arrays=arrays)
 
     return mark
 

@@ -71,6 +71,8 @@ class BatchArea(Area):
         self.coarse_at: Batch | None = None
         self.epoch = False
         """Whether an incarnation was named, so that no clock has to tell lives apart."""
+        self.begun = False
+        """Whether the first batch of an incarnation was seen, which would name it."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.facts.newest = None
@@ -103,6 +105,7 @@ class BatchArea(Area):
     def _tick(self, batch: Batch) -> None:
         """Take the stamp of a batch that the publisher made, and sent live."""
         self.epoch = self.epoch or any(event.epoch is not None for event in batch.reading.events)
+        self.begun = self.begun or batch.number == 0
         ts = batch.reading.ts
         if ts is None or not 0 <= ts < MILLISECONDS or "ts" in self.muted or batch.live is None:
             return
@@ -172,11 +175,14 @@ class BatchArea(Area):
 
         Stamps of which one is no multiple of more than a millisecond show it. A coarse clock is one whose every stamp
         is a whole number of ticks of ten milliseconds or more, though batches share ticks and more than two of these
-        were seen; a clock that never moves is one too. What comes at regular times tells nothing.
+        were seen; a clock that never moves is one too. What comes at regular times tells nothing, and neither does a
+        stream of which no beginning was seen: a life is named there.
         """
         ticks = self.ticks
         if 0 < ticks.us <= FINE_US:
             say.saw()
+        elif ticks.coarse and not self.begun:
+            say.open("the clock is coarse; the first batch of a life, which can name it, was not seen")
         elif ticks.coarse:
             seen = f"{ticks.batches} stamps, all of them " + (
                 f"whole multiples of {ticks.us / 1e6:g} s" if ticks.distinct > 1 else f"{batch.reading.ts!r}"

@@ -101,7 +101,7 @@ class Chain(Area):
         """A store that says where its blocks hang."""
         if event.whole and "parent_block_hash" in event.keys:
             self.nil_at_the_start(batch, event)
-        scope = _Scope(event.lora_name, event.lora_id, event.scope)
+        scope = _Scope(event.lora_name, event.lora_id or None, event.scope)
         if event.parent is not None:
             if kind == "window" and self.facts.partial is False:
                 self.window_parent(batch, event, event.parent)
@@ -156,6 +156,7 @@ class Chain(Area):
     @judge(
         "KVW-CHN-002",
         unclaimed=unless(lambda _, statement: "window" in map(declared, statement.groups)),
+        declares="groups.window",
         memory="O(window)",
     )
     def window_parent(self, say: Say, batch: Batch, event: Event, parent: int) -> None:
@@ -187,7 +188,8 @@ class Chain(Area):
         elif state is State.ABSENT:
             say.broke(
                 f"a parent that is resident in group {event.group}",
-                f"parent {parent} of block {event.hashes[0]} is resident in none of its locations",
+                f"parent {parent} of block {event.hashes[0]} is resident in none of its locations"
+                + self.facts.ended_in(parent),
                 at_batch(batch, event=event, stored=self.facts.stored_in(parent)),
             )
 
@@ -195,8 +197,8 @@ class Chain(Area):
     def same_scope(self, say: Say, batch: Batch, event: Event, parent: int, scope: _Scope) -> None:
         """KVW-CHN-006: A publisher MUST NOT name as parent a block of another reuse scope.
 
-        Decided where both events name an adapter or carry a scope tag: nil is no knowledge. A block that was stored in
-        several scopes is of each of them.
+        Decided where both events name an adapter or carry a scope tag: nil, or an id of 0, is no knowledge. A block
+        that was stored in several scopes is of each of them.
         """
         known = self.scopes.get((event.group, parent)) or frozenset()
         told = {_compare(scope, other) for other in known}

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 
 from kvwire.judges.area import Area, Bound, Context, Say, judge, unused
 from kvwire.judges.verdict import Where
+from kvwire.trace.attempts import Stalls
 from kvwire.trace.calls import BoundAt
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import Begun, begun
 from kvwire.trace.records import LIVE, Records, told
 from kvwire.wire.endpoint_rules import ANY_PORT, SCHEMES, TOGETHER, Fault, Rule, connectable, faults, of_rank, split
 from kvwire.wire.endpoint_rules import names as names_it
+
+UNSURE = "no handshake came about, and too few attempts could be made to be sure"
 
 
 class Endpoint(Area):
@@ -33,11 +36,12 @@ class Endpoint(Area):
     def finish(self) -> None:
         said = (event for _, event in told(self.facts.details, SocketEvent))
         reached = any(event.event == "HANDSHAKE_SUCCEEDED" and event.of in LIVE for event in said)
-        for start in begun(self.context.stream.name, self.facts.stimuli)[:1]:
+        for start in begun(self.context.stream.name, self.facts.stimuli, self.facts.stalls)[:1]:
             dials = start.bound is not None and start.bound.dials
             if start.bound is not None and (dials or reached):
                 self.binds(start, dials=dials, missing="")
-        tried = [start for name, records in self.context.instances.items() for start in _tried(name, records)]
+        stalls = self.facts.stalls
+        tried = [start for name, records in self.context.instances.items() for start in _tried(name, records, stalls)]
         if "rank" in self.context.header.sets:
             tried = [start for start in tried if not _of_ranks(start)]
         shows = any(start.touched for start in tried if start.bound is not None)
@@ -250,16 +254,25 @@ class Endpoint(Area):
         wish = start.asked
         dials = start.bound.dials
         reported = (start.bound.endpoint, start.bound.replay)
-        missing = ""
+        missing, unsure = "", False
         for wanted, said in zip(wish.endpoints, reported, strict=False):
             place = of_rank(wanted, wish.rank)
-            if start.handshake(place) is not False or (dials and wanted == wish.endpoint):
+            if start.handshake(place) or (dials and wanted == wish.endpoint):
                 continue
             other = None if said is None else connectable(said)
             if at_rank is not None and other is not None and start.handshake(other):
-                at_rank(start, other)
+                if start.handshake(place) is False:
+                    at_rank(start, other)
+                else:
+                    at_rank.open(UNSURE)
                 return
-            missing = missing or place
+            if start.handshake(place) is False:
+                missing = missing or place
+            else:
+                unsure = unsure or _tries(start, place)
+        if unsure and not missing:
+            self.binds.open(UNSURE)
+            return
         self.binds(start, dials=dials, missing=missing)
         if at_rank is not None and not missing:
             for wanted in wish.endpoints:
@@ -293,7 +306,7 @@ class Endpoint(Area):
             say.saw()
 
     def _nobody(self, start: Begun, missing: str) -> str:
-        bound = max((reach.bound_s for reach in start.reached), default=0.0)
+        bound = max((reach.bound_s for reach, _ in start.reached), default=0.0)
         within = f" within {bound:g} s" if bound else ""
         return f"it says that it is bound, and nobody answers at {missing!r}{within}"
 
@@ -339,6 +352,8 @@ class Endpoint(Area):
         place = connectable(said)
         if place is not None and start.handshake(place):
             say.saw()
+        elif place is not None and start.handshake(place) is None:
+            say.open(UNSURE)
         else:
             say.broke(
                 f"the port that the system gave for {start.asked.endpoint!r}",
@@ -394,6 +409,11 @@ def _serves(other: Begun, start: Begun) -> str | None:
     return next((endpoint for endpoint, place in places if place in held and other.handshake(place)), None)
 
 
+def _tries(start: Begun, place: str) -> bool:
+    """Whether a client of ours knocked there."""
+    return any(reach.endpoint == place for reach, _ in start.reached)
+
+
 def _told(bound: BoundAt) -> str:
     """What a publisher says of where it is."""
     verb = "it connects to" if bound.dials else "it says that it is bound at"
@@ -407,6 +427,6 @@ def _tempts(start: Begun, fault: Fault) -> bool:
     return any(split(e)[0] == "ipc" and (together or e not in fault.endpoints) for e in start.asked.endpoints)
 
 
-def _tried(name: str, records: Records) -> tuple[Begun, ...]:
+def _tried(name: str, records: Records, stalls: Stalls) -> tuple[Begun, ...]:
     """The starts of an instance that said where to bind."""
-    return tuple(start for start in begun(name, records) if start.asked.endpoints)
+    return tuple(start for start in begun(name, records, stalls) if start.asked.endpoints)

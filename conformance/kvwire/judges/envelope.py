@@ -68,7 +68,7 @@ class Envelope(Area):
                 at_record(index, "topic", topic),
             )
 
-    @judge("KVW-ENV-003", unclaimed=unless(lambda stream, _: stream.topic is not None))
+    @judge("KVW-ENV-003", unclaimed=unless(lambda stream, _: stream.topic is not None), declares="streams.topic")
     def declared_topic(self, say: Say, index: int, topic: bytes) -> None:
         """KVW-ENV-003: A publisher MUST send the topic that it declares for the stream, byte for byte.
 

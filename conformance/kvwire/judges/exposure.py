@@ -35,7 +35,7 @@ class Exposure(Area):
                 self.authenticated(index, place, reached=reached, refused=refused)
                 self.salts_in_private(index, place, reached=reached, refused=refused)
         for name, records in self.context.instances.items():
-            got_in = {reach.endpoint for start in begun(name, records) for reach in start.reached if reach.done}
+            got_in = {reach.endpoint for start in begun(name, records) for reach, _ in start.reached if reach.done}
             for index, place in told(records, EndpointSeen):
                 self.authenticated(index, place, reached=place.endpoint in got_in, refused=False)
                 self.salts_in_private(index, place, reached=place.endpoint in got_in, refused=False)
@@ -88,7 +88,7 @@ class Exposure(Area):
         elif wide and refused:
             say.saw()
 
-    @judge("KVW-EXP-003", unclaimed=_no_clear_salts)
+    @judge("KVW-EXP-003", unclaimed=_no_clear_salts, declares='salt = "clear"')
     def salts_in_private(self, say: Say, index: int, place: EndpointSeen, *, reached: bool, refused: bool) -> None:
         """KVW-EXP-003: A publisher that declares `salt = "clear"` MUST NOT bind an endpoint that is reachable more
         widely than its host without authenticating clients.

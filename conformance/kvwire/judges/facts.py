@@ -20,9 +20,11 @@ from kvwire.hashes.functions import OPAQUE
 from kvwire.history.copies import Copies
 from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
-from kvwire.history.timeline import Answer, Batch, Incarnation, Timeline
+from kvwire.history.senders import Senders, senders
+from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Live, Timeline
 from kvwire.judges.verdict import Finding
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
+from kvwire.trace.attempts import Stalls
 from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
@@ -92,6 +94,9 @@ class Facts:
         self.locations: set[Location] = set()
         """Where blocks were stored, in whatever incarnation."""
         self.stores = Stores()
+        self.removals = Stores()
+        self._clear = -1
+        """The number of the batch that cleared last, in this incarnation."""
         self.changes: Sequence[Change] = ()
         """What the event that is being shown does, block by block."""
         self.cleared: frozenset[Key] = frozenset()
@@ -115,6 +120,8 @@ class Facts:
         """Nothing of this incarnation was missed, and no event of it was seen yet."""
         self.sizes: dict[int, tuple[int, int]] = {}
         """Group → its block size, and the number of the batch that said so."""
+        self.named_kinds: dict[int, tuple[tuple[str | None, int | None], Batch]] = {}
+        """Group → kind and window that its stores named first, and the batch that did."""
         self.lineage = Lineage()
         self.kinds = Kinds(statement.groups)
         self.windows = Windows(statement.window_memory)
@@ -133,15 +140,25 @@ class Facts:
         """Those of a stream that nobody drives, before its first record: nothing is offered, and nothing asked."""
         facts = cls(statement)
         facts.__dict__.update(
-            copies=set(), recent={}, moments=(), calm=(), restarts=[], offers=(), prompts=(), ranks=None
+            copies=set(),
+            recent={},
+            moments=(),
+            calm=(),
+            restarts=[],
+            offers=(),
+            prompts=(),
+            ranks=None,
+            reused=[],
+            senders=None,
         )
         return facts
 
-    def complete(self, records: Records, timeline: Timeline) -> None:
-        """A stream that passed is over: these are its records and its timeline, as far as they were kept."""
+    def complete(self, records: Records, timeline: Timeline, copies: Set[int]) -> None:
+        """A stream that passed is over: its records, its timeline and what were copies, as far as they were kept."""
+        self.copies = copies
         self._records = records
         self.timeline = timeline
-        for name in ("details", "stimuli"):  # what was asked for before holds nothing
+        for name in ("details", "stimuli", "stalls"):  # what was asked for before holds nothing
             self.__dict__.pop(name, None)
 
     def found(self, requirement: str, finding: Finding) -> None:
@@ -174,14 +191,39 @@ class Facts:
         }
 
     @functools.cached_property
+    def reused(self) -> Sequence[Batch]:
+        """Batches that came live under a number which another had, without a disconnect; each once."""
+        return tuple(
+            self.batch_of(live)
+            for live in self.timeline.live
+            if live.arrival is Arrival.REUSED and live.record not in self.copies
+        )
+
+    @functools.cached_property
     def stimuli(self) -> Records:
         """What of that was done to the publisher."""
         return [(index, record) for index, record in self.details if isinstance(record.detail, Stimulus)]
 
+    def batch_of(self, live: Live) -> Batch:
+        """What a live message holds, as it was received."""
+        held = self.recent.get(live.record)
+        content = b"" if held is None else (held.frames or (b"",))[-1]
+        return Batch(number=live.number, payload=content, record=live.record, seen_by=frozenset({live.source}))
+
+    @functools.cached_property
+    def senders(self) -> Senders | None:
+        """The counters that the stream has beside the first."""
+        return senders(self.timeline)
+
+    @functools.cached_property
+    def stalls(self) -> Stalls:
+        """When the harness, a witness or the publisher of the stream was held up."""
+        return Stalls(self.details)
+
     @functools.cached_property
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
-        return moments(self.stimuli, self.timeline)
+        return moments(self.details, self.timeline, self.stalls, self._statement.bounds.reset_visible_s)
 
     @functools.cached_property
     def calm(self) -> Sequence[tuple[int, int]]:
@@ -262,6 +304,8 @@ class Facts:
         self._sizes.clear()
         self.ledger.begin(origin_known=incarnation.origin_known)
         self.stores.begin()
+        self.removals.begin()
+        self._clear = -1
 
     def on_gap(self) -> None:
         """Something is missing, or cannot be read."""
@@ -300,16 +344,43 @@ class Facts:
         return None if size is None else (event.block_size or 0) < size
 
     def after_event(self, batch: Batch, event: Event) -> None:
-        """The areas have seen it: what it stores was stored in this batch."""
-        if event.sound and event.kind == "stored":
+        """The areas have seen it: what it stores was stored in this batch, what it removes removed."""
+        if not event.sound:
+            return
+        if event.kind == "stored":
             self.stores.add(batch.number, event.hashes)
+        elif event.kind == "removed":
+            self.removals.add(batch.number, event.hashes)
+        else:
+            self._clear = batch.number
 
     def stored_in(self, block: int | None) -> str | None:
         """The number of the batch that stored a block last, before the event that is being shown; None: not known."""
+        number = self._stored(block)
+        return None if number is None else str(number)
+
+    def _stored(self, block: int | None) -> int | None:
         if block is None:
             return None
         held = self.identity.chains.window.kept.get(block)
         numbers = [held.number] if isinstance(held, Strand) else []
         if (last := self.stores.last(block)) is not None:
             numbers.append(last)
-        return str(max(numbers)) if numbers else None
+        return max(numbers, default=None)
+
+    def ended_in(self, block: int) -> str:
+        """Where a block is instead, or what ended it since it was stored last, for the end of a finding; else empty."""
+        places = (place for place in self.locations if self.ledger.state(Key(place, block)) is State.RESIDENT)
+        if held := " and ".join(sorted(map(str, places))):
+            return f"; it is in {held}"
+        stored, removed = self._stored(block), self.removals.last(block)
+        if stored is not None and self._clear > max(stored, -1 if removed is None else removed):
+            return f"; the last clear was in number {self._clear}"
+        return "" if stored is None or removed is None or removed < stored else f"; it was removed in number {removed}"
+
+    def removed_since(self, block: int | None, other: int) -> str:
+        """That a block was removed since another was stored last, for the end of a finding; empty where it was not."""
+        removed, stored = (None if block is None else self.removals.last(block)), self._stored(other)
+        if removed is None or stored is None or removed <= stored:
+            return ""
+        return f"; its parent {block} was removed in number {removed}"

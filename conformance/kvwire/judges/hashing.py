@@ -27,6 +27,9 @@ from kvwire.wire.msgpack import Kind, walk
 KEY_LABEL = "v2_sha256"
 """The label of the full key in interfaces that are asked for events; no label of this wire."""
 
+NAMED = 'algorithm other than "opaque"'
+"""What is declared of hashes that can be recomputed."""
+
 
 def at_hash(batch: Batch, event: Event, index: int) -> Where:
     """The place of a block's hash in its payload; of the whole event when the hashes are not where they should be."""
@@ -102,10 +105,9 @@ class Hashing(Area):
         self.different_chains.saw(step.fresh)
         self.may_announce.saw(step.labelled)
         self.constant_announcement.saw(step.labelled)
-        if (self.facts.announced or "").startswith(KEY_LABEL):
-            self.qualified_label.saw(step.labelled)
-            self.four_byte_tokens.saw(step.narrow)
-            self.four_byte_tokens.broke_more(step.wide)
+        self.qualified_label.saw(step.qualified)
+        self.four_byte_tokens.saw(step.narrow)
+        self.four_byte_tokens.broke_more(step.wide)
 
     def on_event(self, batch: Batch, event: Event) -> None:
         if event.hash_algo is not None and event.kind in ("stored", "removed"):
@@ -242,7 +244,7 @@ class Hashing(Area):
         for number in range(examples.count):
             say.broke(*shown[min(number, len(shown) - 1)])
 
-    @judge("KVW-HSH-001", unclaimed=unless(_recomputable))
+    @judge("KVW-HSH-001", unclaimed=unless(_recomputable), declares=NAMED)
     def one_function(self, say: Say) -> None:
         """KVW-HSH-001: A publisher MUST compute all hashes of an incarnation by one and the same function: one of the
         wire registry, one of the named foreign functions, or one declared `opaque`.
@@ -282,7 +284,7 @@ class Hashing(Area):
         elif not parity.solid:
             self.one_function.open(f"a known mistake gives the {parity.matched} short blocks that match, too")
 
-    @judge("KVW-HSH-002", unclaimed=_untold)
+    @judge("KVW-HSH-002", unclaimed=_untold, declares=NAMED)
     def true_function(self, say: Say) -> None:
         """KVW-HSH-002: A publisher MUST compute its hashes by the function that it announces in `hash_algo` or declares
         in its statement.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from kvwire.judges.area import Area, Say, judge, unless
+from kvwire.judges.patience import Patience
 from kvwire.judges.verdict import Where
-from kvwire.trace.attempts import Strain, strains
+from kvwire.trace.attempts import ATTEMPTS, Stalls, Strain, Wait, strains
 from kvwire.trace.calls import BurstCall, CacheCall, PublishCall, RestartCall, StartCall, StatsCall, StopCall
 from kvwire.trace.detail import Detail
 from kvwire.trace.instances import ADAPTER
@@ -14,14 +15,14 @@ from kvwire.trace.marks import BurstBegins, FaultDone, Freed, IdleDone
 from kvwire.trace.records import Records, told
 from kvwire.wire.framing import split_live
 
-ATTEMPTS = 3
-"""How often the call has to be too long, or nothing has to come, in one situation."""
 KINDS = {"encode": "encoded", "send": "sent"}
 """What cannot be done with a batch that comes to grief."""
 FEATURES = {"lora": "LoRA", "salt": "a salt", "mm": "multimodal content"}
 """What a prompt can have besides tokens, and how it is called."""
 NO_ANSWER = "no answer"
 """How the failure of a call begins that took too long, which on a busy machine proves nothing."""
+FAILED = "`stop` failed in the adapter"
+"""How the failure of a stop begins of which the adapter says that it went wrong."""
 INTERRUPTED = "interrupted"
 """The failure of a call that the user ended."""
 
@@ -32,25 +33,27 @@ class Liveness(Area):
     memory = "O(instances)"
 
     def finish(self) -> None:
-        for index, idle in told(self.facts.stimuli, IdleDone):
-            self.beats(index, idle)
+        stalls = self.facts.stalls
+        heartbeat = Patience(self.beats)
+        for index, idle, wait in stalls.waits(self.facts.stimuli, IdleDone):
+            self.beats(index, idle, wait, heartbeat)
+        heartbeat.decide()
         situations: dict[str, list[Strain]] = {}
-        for strain in strains(self.facts.stimuli):
+        for strain in strains(self.facts.stimuli, stalls):
             situations.setdefault(strain.situation, []).append(strain)
         for situation, attempts in situations.items():
             self.never_blocks(situation, attempts)
-        faults: dict[str, list[tuple[int, FaultDone]]] = {}
-        for index, done in told(self.facts.stimuli, FaultDone):
-            faults.setdefault(done.kind, []).append((index, done))
-        for kind, waits in faults.items():
-            self.goes_on(kind, waits)
-        for records in self.context.instances.values():
-            self._saturated(records)
+        self.goes_on(list(stalls.waits(self.facts.stimuli, FaultDone)))
+        sent = Patience(self.sends_all, lasting_s=0.0)
+        freeing = Patience(self.frees)
+        stops: list[tuple[Records, Stalls]] = [(self.facts.stimuli, stalls)]
+        stops += [(records, self.facts.stalls.beside(Stalls(records))) for records in self.context.instances.values()]
+        for records, held in stops:
+            self._saturated(records, held, sent)
             self._requests(records)
-        self._requests(self.facts.stimuli)
-        for records in (self.facts.stimuli, *self.context.instances.values()):
-            for index, freed in told(records, Freed):
-                self.frees(index, freed)
+            self._stops(records, held, freeing)
+        sent.decide()
+        freeing.decide()
 
     # the engine
 
@@ -60,10 +63,10 @@ class Liveness(Area):
         subscriber, a full queue or a replay client.
 
         The adapter measures its call. A time alone proves nothing on a busy machine: the call has to be too long in
-        each of several attempts, and those in which a thread of the harness was held up as well do not count.
+        each of several attempts, and those in which something was held up as well do not count.
         """
         bound = self.context.statement.bounds.publish_ms
-        calm = [attempt for attempt in attempts if attempt.stalled_ms < bound / 2]
+        calm = [attempt for attempt in attempts if attempt.held_ms < bound / 2]
         long = [attempt for attempt in calm if attempt.longest_ms > bound]
         for attempt in attempts:
             if attempt.longest_ms <= bound:
@@ -80,19 +83,27 @@ class Liveness(Area):
         elif long:
             say.note(f"{situation}: a call took {long[0].longest_ms:.0f} ms, and the next ones did not")
 
-    @judge("KVW-LIV-002", unclaimed=unless(lambda _, statement: statement.bounds.heartbeat_s is not None))
-    def beats(self, say: Say, index: int, idle: IdleDone) -> None:
+    @judge(
+        "KVW-LIV-002",
+        unclaimed=unless(lambda _, statement: statement.bounds.heartbeat_s is not None),
+        declares="bounds.heartbeat_s",
+    )
+    def beats(self, say: Say, index: int, idle: IdleDone, wait: Wait, patience: Patience) -> None:
         """KVW-LIV-002: A publisher SHOULD send an empty batch when it has sent nothing for the declared interval
         `heartbeat_s`.
 
-        The harness is silent and waits for twice the interval. A stream on which others cause batches shows nothing.
+        The harness is silent and waits for twice the interval, again and again where none comes. A stream on which
+        others cause batches shows nothing.
         """
         interval = self.context.statement.bounds.heartbeat_s
         match idle.outcome:
             case "seen":
                 say.saw()
+                patience.came("heartbeat")
             case "bound":
-                say.broke(
+                patience.missed(
+                    "heartbeat",
+                    wait,
                     f"an empty batch after {interval:g} s without one",
                     f"nothing for {idle.after_s:g} s",
                     Where(record=index),
@@ -101,24 +112,20 @@ class Liveness(Area):
                 say.open("the stream was not idle for the declared interval")
 
     @judge("KVW-LIV-006")
-    def goes_on(self, say: Say, kind: str, attempts: list[tuple[int, FaultDone]]) -> None:
+    def goes_on(self, say: Say, attempts: Sequence[tuple[int, FaultDone, Wait]]) -> None:
         """KVW-LIV-006: A publisher MUST go on publishing after a batch that it could not encode or send.
 
-        A later batch was offered and awaited, again and again where none came; a time alone proves nothing on a busy
-        machine, and attempts in which a thread of the harness was held up do not count.
+        A later batch was offered and awaited, again and again where none came.
         """
-        calm = [(at, done) for at, done in attempts if done.stalled_ms < 500 * done.bound_s]
-        if any(done.outcome == "seen" for _, done in attempts):
-            say.saw()
-        elif len(calm) >= ATTEMPTS:
-            at, done = calm[0]
-            say.broke(
-                f"a batch that is offered after one that cannot be {KINDS.get(kind, kind)}, within {done.bound_s:g} s",
-                f"in {len(calm)} attempts of {len(calm)} nothing came",
-                Where(record=at),
-            )
-        else:
-            say.open("nothing came after a batch that came to grief, and too few attempts could be made to be sure")
+        patience = Patience(say)
+        for at, done, wait in attempts:
+            if done.outcome == "seen":
+                say.saw()
+                patience.came(done.kind)
+            else:
+                what = f"a batch that is offered after one that cannot be {KINDS.get(done.kind, done.kind)}"
+                patience.missed(done.kind, wait, f"{what}, within {done.bound_s:g} s", "nothing came", Where(record=at))
+        patience.decide()
 
     # requests
 
@@ -163,7 +170,20 @@ class Liveness(Area):
 
     # stopping
 
-    def _saturated(self, records: Records) -> None:
+    def _stops(self, records: Records, stalls: Stalls, patience: Patience) -> None:
+        """Stops that failed, and what was looked at after one."""
+        runs = False
+        for index, call in told(records, StartCall, RestartCall, StopCall):
+            if isinstance(call, StopCall):
+                if runs and call.error is not None and call.error.startswith(FAILED):
+                    self.frees.broke("a stop that frees its ports", call.error, Where(record=index))
+                runs = False
+            else:
+                runs = call.succeeded
+        for index, freed, wait in stalls.waits(records, Freed):
+            self.frees(index, freed, wait, patience)
+
+    def _saturated(self, records: Records, stalls: Stalls, patience: Patience) -> None:
         """A burst on a way that is stopped, the publisher's stop at once, and what passed when the way was free."""
         begun = [at for at, (_, record) in enumerate(records) if isinstance(record.detail, BurstBegins)]
         for at in begun:
@@ -174,22 +194,25 @@ class Liveness(Area):
                 self.sends_all.open(burst.why_open)
                 self.counts_rest.open(burst.why_open)
                 continue
-            self.sends_all(burst)
+            self.sends_all(burst, burst.wait(stalls), patience)
             self.counts_rest(burst)
 
     @judge("KVW-LIV-003")
-    def sends_all(self, say: Say, burst: _Burst) -> None:
+    def sends_all(self, say: Say, burst: _Burst, wait: Wait, patience: Patience) -> None:
         """KVW-LIV-003: A publisher SHOULD send every batch that it accepted, on an orderly stop, within the declared
         bound `stop_s`.
 
         A relay of ours lets nothing pass, a burst that no buffer of the kernel holds is accepted, and soon after the
         stop, a quarter of the bound at most, everything passes. What is missing at the end of the numbers was lost by
-        the stop; a hole before it was not.
+        the stop; a hole before it was not. Several stops have to lose some, each of another instance.
         """
         if not burst.missing:
             say.saw(burst.accepted)
+            patience.came("all")
             return
-        say.broke(
+        patience.missed(
+            "all",
+            wait,
             f"the {burst.accepted} batches that were accepted before the stop, up to number {burst.last}",
             f"nothing after number {burst.seen}: the last {burst.missing} never came",
             Where(record=burst.stop, number=str(burst.seen)),
@@ -218,15 +241,18 @@ class Liveness(Area):
             say.saw(burst.accepted)
 
     @judge("KVW-LIV-005")
-    def frees(self, say: Say, index: int, freed: Freed) -> None:
+    def frees(self, say: Say, index: int, freed: Freed, wait: Wait, patience: Patience) -> None:
         """KVW-LIV-005: A publisher SHOULD free its ports within the declared bound `stop_s` on an orderly stop.
 
-        The harness tries to bind them until it succeeds, for the bound and a second more, as this machine may be busy.
+        The harness tries to bind them until it succeeds, for the bound and a second more, as this machine may be busy,
+        and then some more. A stop that fails is no orderly one.
         """
         if freed.outcome == "free":
             say.saw()
         elif freed.outcome == "held":
-            say.broke(
+            patience.missed(
+                freed.endpoint,
+                wait,
                 f"{freed.endpoint!r} free again within {freed.bound_s:g} s of the stop",
                 "somebody still listens there",
                 Where(record=index),
@@ -244,8 +270,10 @@ class _Burst:
     def __init__(self, records: Records, at: int) -> None:
         before, after = records[:at], records[at + 1 :]
         self.stop: int | None = None
+        self.times: list[int] = []
+        """When what is told was: from the stop to the last that is told of it."""
         self.why_open = ""
-        self.accepted = 0
+        taken: list[bool] = []
         prompts = False
         self.dropped: int | None = None
         self.uncounted: int | None = None
@@ -266,8 +294,11 @@ class _Burst:
                         self.uncounted = offered - sent - dropped
                     fell = _fell(earlier, offered=offered, sent=sent, dropped=dropped)
                 case detail if self.stop is None:
-                    self.accepted += _accepted(detail)
+                    taken += _taken(detail)
                     prompts = prompts or isinstance(detail, CacheCall)
+            if self.stop is not None:
+                self.times.append(record.t_ns)
+        self.accepted = sum(taken)
         first, self.seen = _newest(before), _newest(records)
         if first is None or self.seen is None or not self.accepted:
             self.why_open = self.why_open or "nothing was heard of this publisher before the burst, or nothing accepted"
@@ -284,8 +315,17 @@ class _Burst:
         if self.why_open or first is None or self.seen is None:
             self.last = self.missing = 0
             return
-        self.last = first + self.accepted if offered is None else offered - 1
-        self.missing = max(0, self.last - self.seen)
+        if offered is None or offered < (earlier.offered or 0) + len(taken):
+            taken = [True] * self.accepted  # what was refused is not counted, and has no number
+        owed = [first + place for place, accepted in enumerate(taken, 1) if accepted]
+        if prompts and offered is not None:  # as many batches as the publisher counts
+            owed = list(range(first + 1, offered))
+        self.last = owed[-1] if owed else first
+        self.missing = sum(number > self.seen for number in owed)
+
+    def wait(self, stalls: Stalls) -> Wait:
+        """The time of the stop, and what was heard of it."""
+        return Wait(self.times[0], self.times[-1], stalls.held_ns(self.times[0], self.times[-1]))
 
 
 def _fell(earlier: StatsCall, **now: int | None) -> str:
@@ -297,16 +337,16 @@ def _fell(earlier: StatsCall, **now: int | None) -> str:
     return ""
 
 
-def _accepted(detail: Detail | None) -> int:
-    """How many batches a stimulus got accepted."""
+def _taken(detail: Detail | None) -> list[bool]:
+    """The batches that a stimulus offered, and which of them were accepted."""
     match detail:
-        case PublishCall(accepted=True):
-            return 1
+        case PublishCall(accepted=bool(accepted)):
+            return [accepted]
         case BurstCall(accepted=tuple(answers)):
-            return sum(answers)
+            return list(answers)
         case CacheCall(succeeded=True):
-            return 1
-    return 0
+            return [True]
+    return []
 
 
 def _newest(records: Records) -> int | None:

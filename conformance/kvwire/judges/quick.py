@@ -164,6 +164,7 @@ class Quick:
             step.shapes[spot.shape] += spot.events
             if spot.labelled:
                 step.labelled += spot.events
+                step.qualified += spot.events * (self.facts.announced or "").startswith(KEY_LABEL)
             if spot.shape.kind == "stored":
                 step.chained += spot.events - spot.lonely
                 held = spot.events - spot.roots - spot.orphans
@@ -172,7 +173,7 @@ class Quick:
                 elif spot.dense:
                     step.resident_parents += held
                 if spot.kind_told:
-                    step.declared_kinds += spot.events
+                    step.named_kinds += spot.events
                 if spot.is_set and self._complete:
                     step.stored_anew += spot.hits - spot.known
                 if spot.matched:
@@ -285,7 +286,7 @@ class Quick:
             return spots[key]
         except KeyError:
             spot = self._new_spot(shape, event)
-            self._spots.setdefault(shape, known)[1][key] = spot
+            self._spots.setdefault(shape, (names, {}))[1][key] = spot  # the others may have been dropped
             if spot is not None:
                 self._sound.append(spot)
             return spot
@@ -309,14 +310,15 @@ class Quick:
         kind, told = "", False
         if shape.kind == "stored":
             spec_kind, window = of("kv_cache_spec_kind"), of("kv_cache_spec_sliding_window")
-            declared = statement.group(group)
-            if (spec_kind, window) != (None, None) and declared is not None:
-                told = declared.kind is not None or declared.window is not None
-                if told and (spec_kind if declared.kind is None else declared.kind, declared.window) != (
-                    spec_kind,
-                    window,
-                ):
+            if (spec_kind, window) != (None, None):
+                declared, named = statement.group(group), facts.named_kinds.get(group)
+                told = True
+                if named is None or named[0] != (spec_kind, window):
                     return None
+                if declared is not None and (declared.kind is not None or declared.window is not None):
+                    kind = spec_kind if declared.kind is None else declared.kind
+                    if (kind, declared.window) != (spec_kind, window):
+                        return None
             before = facts.kinds.told(group, None, None)
             kind = facts.kinds.told(group, spec_kind, window)
             if kind != before:
@@ -500,6 +502,7 @@ class Quick:
             self.step.unsigned += 1
         elif max(own) >= TOP:
             self.step.negative += 1
+        facts.removals.add(self._number, own)
         spot.events += 1
         spot.hits += held
         return True

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
 
 from kvwire.history import timeline as timelines
 from kvwire.history.timeline import Batch
 from kvwire.judges.area import Area, Say, at_batch, at_element, judge, unless
 from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
+from kvwire.trace.attempts import PAUSE_S, Stalls, Wait, sure
 from kvwire.trace.calls import ResidentCall, StartCall
 from kvwire.trace.instances import ADAPTER, begun, fell_silent, why_no_ranks
-from kvwire.trace.marks import RankWait
-from kvwire.trace.records import Records, told
+from kvwire.trace.marks import RankWait, TailDone
+from kvwire.trace.records import Record, Records, told
 from kvwire.trace.stimuli import offers, prompts
 from kvwire.wire.events import Event, Flaw
 
-ATTEMPTS = 3
-"""How often a rank has to wait in one situation."""
 CONTROLS = ("none", "busy")
 """What the other ranks are where nothing keeps one from being heard: not there, or at work too."""
+
+
+class Attempt(NamedTuple):
+    """One attempt to hear a rank: its record, what it tells, and what it was on this machine."""
+
+    at: int
+    told: RankWait
+    wait: Wait
 
 
 class Rank(Area):
@@ -48,6 +56,9 @@ class Rank(Area):
             self.declared(batch, batch.reading.rank, self.context.stream.rank)
 
     def finish(self) -> None:
+        if "rank" not in self.context.header.sets:
+            for batch in self.facts.reused:
+                self.on_batch(batch)
         self._waits()
         self._topologies()
         ranks = self.facts.ranks
@@ -87,7 +98,12 @@ class Rank(Area):
                 at_element(batch, 2),
             )
 
-    @judge("KVW-RNK-003", unclaimed=unless(lambda stream, _: stream.rank is not None), memory="O(1)")
+    @judge(
+        "KVW-RNK-003",
+        unclaimed=unless(lambda stream, _: stream.rank is not None),
+        declares="streams.rank",
+        memory="O(1)",
+    )
     def declared(self, say: Say, batch: Batch, rank: int, declared: int | None) -> None:
         """KVW-RNK-003: A publisher MUST send as rank the rank whose cache the stream describes, as declared for the
         stream.
@@ -132,7 +148,9 @@ class Rank(Area):
         for name in silent:
             if not shown:
                 say.open("no block of any rank was seen")
-            elif not any(reach.done for start in begun(name, members[name]) for reach in start.reached):
+            elif not self._in_vain(members[name]):
+                say.open(f"nothing was heard of rank {self._rank(name)}, and too few attempts could be made to be sure")
+            elif not any(reach.done for start in begun(name, members[name]) for reach, _ in start.reached):
                 say.open(f"no handshake with rank {self._rank(name)}")
             else:
                 say.broke(
@@ -162,18 +180,26 @@ class Rank(Area):
                         at_batch(batches[other][-1]),
                     )
 
+    def _in_vain(self, records: Records) -> bool:
+        """Whether a batch of a rank was awaited in vain for so often and so long that it is certain not to come."""
+        stalls = self.facts.stalls.beside(Stalls(records))
+        waits = list(stalls.waits(records, TailDone))
+        return sure(wait for _, tail, wait in waits if tail.outcome == "bound")
+
     def _rank(self, name: str) -> int:
         return (self.facts.ranks or {}).get(name, -1)
 
     # ranks that wait for each other
 
     def _waits(self) -> None:
-        waits = list(told(self.facts.stimuli, RankWait))
-        situations: dict[tuple[int, str], list[tuple[int, RankWait]]] = {}
-        for at, wait in waits:
+        found = [self._held_up(index, record) for index, record in self.facts.stimuli]
+        waits = [wait for wait in found if wait is not None]
+        situations: dict[tuple[int, str], list[Attempt]] = {}
+        for attempt in waits:
+            _, wait, _ = attempt
             if wait.peers not in CONTROLS:
-                situations.setdefault((wait.rank, wait.peers), []).append((at, wait))
-        heard = [wait for _, wait in waits if wait.outcome == "heard"]
+                situations.setdefault((wait.rank, wait.peers), []).append(attempt)
+        heard = [wait for _, wait, _ in waits if wait.outcome == "heard"]
         alone = {wait.instance for wait in heard if wait.peers == "none"}
         beside = {wait.instance for wait in heard if wait.peers != "none"}
         for attempts in situations.values():
@@ -181,29 +207,33 @@ class Rank(Area):
         if waits and not situations:
             self.waits_for_nobody.open("nothing was heard of a rank alone, before there were others")
 
+    def _held_up(self, index: int, record: Record) -> Attempt | None:
+        if not isinstance(told := record.detail, RankWait):
+            return None
+        stalls = self.facts.stalls.beside(Stalls(self.context.instances.get(told.instance, ())))
+        return Attempt(index, told, stalls.wait(record, told.after_s))
+
     @judge("KVW-RNK-005")
-    def waits_for_nobody(
-        self, say: Say, attempts: Sequence[tuple[int, RankWait]], alone: Set[str], beside: Set[str]
-    ) -> None:
+    def waits_for_nobody(self, say: Say, attempts: Sequence[Attempt], alone: Set[str], beside: Set[str]) -> None:
         """KVW-RNK-005: A publisher MUST NOT let the stream of one rank wait for another rank.
 
         One rank is given work while the others are idle, stopped or killed. What is missing then was there before: its
         process ``alone`` was heard, and its stream ``beside`` others. A call that hangs beside others did return alone.
         A time alone proves nothing on a busy machine: it has to fall silent, or its call to hang, in each of several
-        attempts, and those in which a thread of the harness was held up do not count.
+        attempts, and those in which something was held up do not count.
         """
-        calm = [(at, wait) for at, wait in attempts if wait.stalled_ms < 500 * wait.bound_s]
-        missed = [(at, wait) for at, wait in calm if wait.outcome != "heard"]
-        say.saw(sum(wait.outcome == "heard" for _, wait in attempts))
-        at, first = (missed or attempts)[0]
+        calm = [attempt for attempt in attempts if attempt.wait.calm]
+        missed = [attempt for attempt in calm if attempt.told.outcome != "heard"]
+        say.saw(sum(attempt.told.outcome == "heard" for attempt in attempts))
+        at, first, _ = (missed or attempts)[0]
         situation = f"while the other ranks were {first.peers}"
         if missed and len(missed) < len(calm):
             say.note(f"rank {first.rank} was not heard in one attempt {situation}, and in others it was")
         elif not missed and calm:
             return
-        elif any(wait.instance not in (beside if wait.outcome == "bound" else alone) for _, wait in missed):
+        elif any(told.instance not in (beside if told.outcome == "bound" else alone) for _, told, _ in missed):
             say.open(f"rank {first.rank} was not heard {situation}, nor when they had work too")
-        elif len(missed) < ATTEMPTS:
+        elif not sure((wait for _, _, wait in missed), 0.0 if first.outcome == "ended" else PAUSE_S):
             say.open(f"rank {first.rank} was not heard {situation}, and too few attempts could be made to be sure")
         else:
             say.broke(

@@ -17,9 +17,9 @@ class Step:
     Of batches: ``batches``, none of them the first; ``stamps`` are their ``ts``, ``last`` is the last one.
 
     Of events: ``shapes`` counts them by shape; ``negative`` have a hash that is below 0 in signed form, ``unsigned``
-    one in another form; ``declared_kinds`` name kind and window as declared; ``resident_parents`` and
+    one in another form; ``named_kinds`` name kind and window as is right; ``resident_parents`` and
     ``window_parents`` have a parent that may be named, and ``chained`` any, or several blocks; ``labelled`` announce
-    the hash function as the ones before. ``exceeded``: a window group was.
+    the hash function as the ones before, ``qualified`` with the width of tokens. ``exceeded``: a window group was.
 
     Of blocks: ``stored_anew`` under set residency, ``removed`` and ``removed_set`` of them not under counted residency;
     ``fresh`` have a hash that is new; ``narrow`` and ``wide`` are hashed with four and eight bytes a token.
@@ -28,16 +28,17 @@ class Step:
     __slots__ = (
         "batches",
         "chained",
-        "declared_kinds",
         "exceeded",
         "fresh",
         "in_order",
         "labelled",
         "last",
         "messages",
+        "named_kinds",
         "narrow",
         "negative",
         "numbered",
+        "qualified",
         "removed",
         "removed_set",
         "resident_parents",
@@ -55,7 +56,8 @@ class Step:
         self.stamps: list[float] = []
         self.last: Batch | None = None
         self.shapes: Counter[Shape] = Counter()
-        self.negative = self.unsigned = self.declared_kinds = 0
-        self.resident_parents = self.window_parents = self.chained = self.labelled = 0
+        self.negative = self.unsigned = self.named_kinds = 0
+        self.resident_parents = self.window_parents = self.chained = 0
+        self.labelled = self.qualified = 0
         self.exceeded = False
         self.stored_anew = self.removed = self.removed_set = self.fresh = self.narrow = self.wide = 0

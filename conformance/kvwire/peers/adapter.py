@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Protocol
 
 import msgspec
 import zmq
@@ -35,7 +36,34 @@ from kvwire_reference.topology import Topology
 from kvwire_reference.wire import Batch, Event
 
 Role = Literal["cache", "publish"]
-MakeEngine = Callable[[Outlet, CacheConfig], CacheEngine]
+
+
+class Engine(Protocol):
+    """What the adapter asks of an engine: that of the reference, or another of our own.
+
+    ``insert`` runs a prompt and returns how many of its tokens were cached; it raises ``ValueError`` for one that it
+    does not take. ``resident`` and ``residents`` say what is held, as `CacheEngine` does.
+    """
+
+    def insert(
+        self, tokens: Sequence[Token], *, lora_id: int | None = None, salt: str | None = None, mm: Sequence[MmItem] = ()
+    ) -> int:
+        """Run a prompt."""
+
+    def flush(self) -> Batch | None:
+        """End an iteration."""
+
+    def reset(self) -> None:
+        """Forget everything."""
+
+    def resident(self) -> list[int]:
+        """Unsigned hashes of the full blocks on the device."""
+
+    def residents(self) -> Mapping[tuple[str, int], list[int]]:
+        """The same by medium and group, wherever blocks are announced at all."""
+
+
+MakeEngine = Callable[[Outlet, CacheConfig], Engine]
 MakePublisher = Callable[[PublisherConfig], ZmqPublisher]
 
 COMMON = ("hello", "start", "fault", "stats", "restart", "stop")
@@ -52,7 +80,8 @@ PATH_ROOM = len("/replay_dp2147483647")
 class Peer:
     """What is served: who it is, how it hashes, and where its parts come from.
 
-    ``statement`` replaces fields of the reference's conformance statement.
+    ``statement`` replaces fields of the reference's conformance statement. ``scheme`` is of the endpoints that it
+    chooses itself, ``mode`` says who binds, as in ``Bound``.
     """
 
     name: str = "kvwire reference"
@@ -65,6 +94,8 @@ class Peer:
     make_engine: MakeEngine = CacheEngine
     make_publisher: MakePublisher = ZmqPublisher
     statement: Mapping[str, Any] = field(default_factory=dict)
+    scheme: Literal["ipc", "tcp"] = "ipc"
+    mode: Literal["connect", "bind"] = "connect"
 
     def declare(self) -> dict[str, Any]:
         """The conformance statement, with the defaults of a start that chooses nothing."""
@@ -99,7 +130,7 @@ class Adapter:
         self._config: PublisherConfig | None = None
         self._cache_config = CacheConfig()
         self._publisher: ZmqPublisher | None = None
-        self._engine: CacheEngine | None = None
+        self._engine: Engine | None = None
         self._last = Counters()
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,8 +256,8 @@ class Adapter:
         rank = options.rank or 0
         replay = options.replay
         return PublisherConfig(
-            endpoint=self._private("live") if options.endpoint is None else options.endpoint,
-            replay_endpoint=self._private("replay") if replay is None else None if replay == "none" else replay,
+            endpoint=self._chosen("live", rank) if options.endpoint is None else options.endpoint,
+            replay_endpoint=self._chosen("replay", rank) if replay is None else None if replay == "none" else replay,
             topic=options.topic or "",
             rank=rank,
             world_size=rank + 1 if options.world is None else options.world,
@@ -266,8 +297,10 @@ class Adapter:
             raise Refused("of several groups the one with the largest window is announced")
         return config
 
-    def _private(self, name: str) -> str:
-        """An ipc endpoint in a directory that only this user can enter."""
+    def _chosen(self, name: str, rank: int) -> str:
+        """An endpoint of our choice: a port of loopback, or ipc in a directory that only this user can enter."""
+        if self.peer.scheme == "tcp":
+            return f"tcp://127.0.0.1:{_free_port() - rank}"
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="kvwire-"))
             if len(os.fsencode(self._directory)) + PATH_ROOM > IPC_PATH_MAX:
@@ -280,20 +313,20 @@ class Adapter:
         assert self._config is not None
         try:
             publisher = self.peer.make_publisher(self._config)
+            engine = self.peer.make_engine(publisher, self._cache_config) if self.peer.role == "cache" else None
             publisher.start()
         except EndpointError as error:
             raise Refused(str(error)) from error
         except zmq.ZMQError as error:
             endpoints = f"{self._config.endpoint!r} or {self._config.replay_endpoint!r}"
             raise Refused(f"{endpoints} cannot be bound: {error}") from error
-        self._publisher = publisher
-        if self.peer.role == "cache":
-            self._engine = self.peer.make_engine(publisher, self._cache_config)
+        self._publisher, self._engine = publisher, engine
         return {
             "endpoint": publisher.endpoint,
             "replay": publisher.replay_endpoint,
             "topic": self._config.topic,
             "rank": self._config.rank,
+            **({} if self.peer.mode == "connect" else {"mode": self.peer.mode}),
             "tp": self._config.topology.tensor,
             "pp": self._config.topology.pipeline,
             "cp": self._config.topology.context,
@@ -310,10 +343,17 @@ class Adapter:
             raise Refused("nothing runs; start it first")
         return self._publisher
 
-    def _running_engine(self) -> CacheEngine:
+    def _running_engine(self) -> Engine:
         if self._engine is None:
             raise Refused("nothing runs; start it first")
         return self._engine
+
+
+def _free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as attempt:
+        attempt.bind(("127.0.0.1", 0))
+        return int(attempt.getsockname()[1])
 
 
 def _batch(projected: Mapping[str, Any]) -> Batch:

@@ -228,10 +228,10 @@ class LosesEveryThird(ZmqPublisher):
     """Loses a batch after it took its number; a clear is let through."""
 
     def _send_next(self) -> None:
-        number, batch = self._queue[0]
+        number, batch = self._queue.head()
         cleared = any(isinstance(event, AllBlocksCleared) for event in batch.events)
         if number < LOSSY_BELOW and number % 3 == 2 and not cleared:
-            self._queue.popleft()
+            self._queue.take()
             self._sent += 1
             return
         super()._send_next()
@@ -303,7 +303,7 @@ class NumberOfTheEndMarker(ZmqPublisher):
     """To tell live subscribers that the cache is empty, as replay clients are told that there is no more."""
 
     def _send_next(self) -> None:
-        _, batch = self._queue[0]
+        _, batch = self._queue.head()
         super()._send_next()
         if any(isinstance(event, AllBlocksCleared) for event in batch.events):
             self._send_live([self._topic, END_SEQUENCE, self._encode(replace(batch, events=()))])

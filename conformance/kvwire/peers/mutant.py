@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from kvwire.peers.adapter import MakePublisher
+from kvwire.peers.adapter import Engine, MakePublisher
 from kvwire.standard.registry import LEVELS, ControlLevel
 from kvwire_reference.announcer import Announcer
 from kvwire_reference.cache import CacheConfig, CacheEngine
@@ -146,7 +146,7 @@ def mutant(
             reason=reason,
             reports=tuple(reports.split()),
             session=session,
-            peer={**_made_of(part), **peer},
+            peer={**made_of(part), **peer},
             module=part.__module__,
         )
         return part
@@ -158,12 +158,12 @@ def _ids(text: str) -> frozenset[str]:
     return frozenset(f"KVW-{part}" for part in text.split())
 
 
-def _made_of(part: type[ZmqPublisher | ReplayServer | CacheEngine | Announcer]) -> dict[str, Any]:
+def made_of(part: type[ZmqPublisher] | type[ReplayServer] | type[Engine] | type[Announcer]) -> dict[str, Any]:
     """The field of a ``Peer`` that brings a changed part in."""
     if issubclass(part, ZmqPublisher):
         return {"make_publisher": part}
     if issubclass(part, ReplayServer):
         return {"make_publisher": partial(Serving, part)}
-    if issubclass(part, CacheEngine):
-        return {"make_engine": part}
-    return {"make_engine": partial(Announcing, part)}
+    if issubclass(part, Announcer):
+        return {"make_engine": partial(Announcing, part)}
+    return {"make_engine": part}

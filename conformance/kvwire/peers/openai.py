@@ -12,8 +12,9 @@ import json
 import shlex
 import sys
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 
 from kvwire.peers.adapter import Adapter, Peer, chosen, options
 from kvwire.standard.protocol import Refused
@@ -25,12 +26,19 @@ RESETS = {"vllm": "/reset_prefix_cache", "sglang": "/flush_cache", "none": ""}
 BODY_BYTES = 16 * 1024 * 1024
 
 
+class Answers(Protocol):
+    """What carries out the verbs: an adapter, or several behind it."""
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out one request; raises Refused or Unsupported."""
+
+
 class Api(ThreadingHTTPServer):
     """The server: one engine, one prompt at a time."""
 
     daemon_threads = True
 
-    def __init__(self, adapter: Adapter, reset: str, *, salts: bool) -> None:
+    def __init__(self, adapter: Answers, reset: str, *, salts: bool) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self._adapter = adapter
         self._engine = threading.Lock()

@@ -257,7 +257,8 @@ class RemovesTwice(Edited):
     "coarse-clock",
     breaks="BAT-007",
     change="batches are stamped with twentieths of a second",
-    session=Session(probes=("live", "prompts"), level="passive", limits={"prompts": 60}),
+    levels=("replayable", "driven"),
+    session=Session(probes=("live", "prompts", "restart"), level="replayable", limits={"prompts": 60}),
 )
 class CoarseClock(ZmqPublisher):
     def _encode(self, batch: Batch) -> bytes:

@@ -67,8 +67,9 @@ class ShedsSingleEvents(ZmqPublisher):
     def publish(self, batch: Batch) -> bool:
         if len(self._queue) >= self.config.max_queue and len(batch.events) > 1:
             with self._lock:
-                self._queue.append((self._reserve(), msgspec.structs.replace(batch, events=batch.events[:1])))
-                self._wake()
+                self._queue.put(self._reserve(), msgspec.structs.replace(batch, events=batch.events[:1]))
+                if not self._woken:
+                    self._wake()
             return True
         return super().publish(batch)
 

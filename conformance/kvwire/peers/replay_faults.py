@@ -35,6 +35,18 @@ class ReplayWithoutTopic(ReplayServer):
 
 
 @mutant(
+    "declares-bare-replay",
+    breaks="REP-026",
+    change="replay without topic frames is declared, and they are sent",
+    levels=("replayable", "driven"),
+    statement={"replay_form": "replay-bare"},
+    session=REPLAYED,
+)
+class DeclaresBareReplay(ReplayServer):
+    """Declared is the form before an update of the engine."""
+
+
+@mutant(
     "replay-rewritten",
     breaks="REP-001",
     change="replayed batches are stamped anew",

@@ -7,6 +7,7 @@ import time
 import zmq
 
 from kvwire.peers.mutant import Session, mutant
+from kvwire_reference.backlog import Backlog
 from kvwire_reference.publisher import ZmqPublisher
 
 TOO_LARGE = "half a megabyte has to wait when it is stopped"
@@ -61,7 +62,7 @@ class ClosesWithoutLinger(ZmqPublisher):
 )
 class ForgetsTheRest(StopsAtOnce):
     def _drop_rest(self) -> None:
-        self._queue.clear()
+        self._queue = Backlog()
 
 
 _kept: list[ZmqPublisher] = []

@@ -27,6 +27,8 @@ from kvwire.report.visible import ascii_json
 from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files
+from kvwire.trace.captures import capture
+from kvwire.trace.captures.capture import Told
 from kvwire.trace.records import Trace, TraceError
 
 END_S = 2.0
@@ -36,12 +38,17 @@ WORST = (Exit.NOT_CONFORMANT, Exit.ERROR, Exit.INCONCLUSIVE, Exit.CONFORMANT)
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """How recordings are judged: ``profile`` of None is that of each one's header; ``today`` is an ISO date."""
+    """How recordings are judged.
+
+    ``profile`` of None is that of each one's header; ``today`` is an ISO date; ``told`` is what packet captures do not
+    show of their ports.
+    """
 
     profile: str | None = None
     wanted: Wanted = Wanted()
     expected: tuple[Entry, ...] | None = None
     today: str = ""
+    told: Told = Told()
 
 
 def concluded(trace: Trace, asked: Asked) -> Result:
@@ -83,7 +90,8 @@ def answer(unit: Unit, asked: Asked) -> Answer:
     if unit.error:
         return failed(unit, unit.error)
     try:
-        trace = files.read(*unit.paths)
+        captured = capture.is_capture(unit.paths[0])
+        trace = capture.read(unit.paths[0], asked.told) if captured else files.read(*unit.paths)
         outcome = concluded(trace, asked)
     except (TraceError, UnknownNameError) as error:
         return failed(unit, str(error))

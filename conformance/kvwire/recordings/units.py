@@ -8,7 +8,11 @@ from pathlib import Path
 import msgspec
 
 from kvwire.trace import files
+from kvwire.trace.captures import capture
 from kvwire.trace.records import Part, TraceError
+
+CAPTURES = (".pcap", ".pcapng", ".cap")
+"""The endings of packet captures that are looked for in folders."""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,14 +60,18 @@ def _files(paths: Sequence[Path]) -> Iterator[_File]:
         if not path.is_dir():
             yield _looked(path.name, path)
             continue
-        inside = files.recordings(path)
+        captured = (file for file in path.rglob("*") if file.suffix in CAPTURES and capture.is_capture(file))
+        inside = sorted([*files.recordings(path), *captured])
         if not inside:
-            raise TraceError(f"{path}: no recording is in this folder: none ends in {', '.join(files.ENDINGS)}")
+            endings = ", ".join((*files.ENDINGS, *CAPTURES))
+            raise TraceError(f"{path}: no recording is in this folder: none ends in {endings}")
         for file in inside:
             yield _looked(file.relative_to(path).as_posix(), file)
 
 
 def _looked(name: str, path: Path) -> _File:
+    if capture.is_capture(path):
+        return _File(name=name, path=path)
     try:
         with files.open_recording(path) as recording:
             return _File(name=name, path=path, part=recording.header.part)

@@ -59,8 +59,10 @@ def _remark(outcome: result.Outcome) -> str:
         return "; ".join(outcome.notes)
     if outcome.findings:
         return singular(outcome.findings[0].seen)
-    lacks = f": needs {', '.join(outcome.lacks)}" if outcome.lacks else ""
-    return outcome.reason + lacks
+    lacks = ", ".join(outcome.lacks)
+    if outcome.why is Why.DECLARATION:
+        return f"{outcome.reason}: no {lacks} is declared"
+    return outcome.reason + (f": needs {lacks}" if lacks else "")
 
 
 def claimed(report: Result) -> list[result.Outcome]:
@@ -258,6 +260,7 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
     by_reason: dict[str, dict[str, list[str]]] = {}
     streams = len(report.run.streams)
     apart: Counter[str] = Counter()
+    declared: list[str] = []
     seen: set[str] = set()
     for outcome in claimed(report):
         if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected:
@@ -268,6 +271,7 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
             seen.add(outcome.requirement)
             verbs = f" (`{'`, `'.join(outcome.lacks)}`)" if outcome.why is Why.VERB and outcome.lacks else ""
             apart[WHY[outcome.why] + verbs] += 1
+            declared += outcome.lacks if outcome.why is Why.DECLARATION else []
     console.print()
     everything = {WHY[Why.SILENT], WHY[Why.UNREACHABLE]}
     for reason, ids in list(by_reason.items())[:SHOWN]:
@@ -280,6 +284,8 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
     if apart:
         said = ", ".join(f"{why} {count}" for why, count in apart.most_common())
         console.print(Text(f"not applicable: {said}", style="dim"))
+    if declared:
+        console.print(Text(f"not declared: {', '.join(dict.fromkeys(declared))}", style="dim"))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Where
+from kvwire.trace.packed import digest
 from kvwire.trace.records import Record, Trace
 from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
@@ -95,7 +96,7 @@ def held_together(report: Result, trace: Trace) -> None:
     """See that a recording is that of a result.
 
     Raises:
-        Mismatch: when target, streams or statement differ.
+        Mismatch: when target, streams, statement or what was recorded differ.
     """
     header = trace.header
     for what, mine, theirs in (
@@ -105,6 +106,8 @@ def held_together(report: Result, trace: Trace) -> None:
     ):
         if mine != theirs:
             raise Mismatch(f"the recording is of another run: its {what} is {theirs!r}, that of the result {mine!r}")
+    if report.run.recording_sha256 and report.run.recording_sha256 != digest(trace):
+        raise Mismatch("the recording is of another run: other things were recorded; see `kvwire verify`")
 
 
 def evidence(trace: Trace, where: Where) -> Evidence | None:

@@ -7,9 +7,11 @@ import re
 from kvwire.conclusion.untried import Why
 
 _ONE = re.compile(
-    r"(?<![\d.,–-])1 (hash|batch|block|event|message|removal|store|occasion|request|answer|prompt|token|rank|stream"
-    r"|hole|sentence|warning|error|frame|number|restart|gap)e?s\b"
+    r"(?<![\d.,–-])1 ((?:first |end |digest )?(?:hash|batch|block|event|message|removal|store|occasion|request|answer"
+    r"|prompt|token|rank|stream|hole|sentence|warning|error|frame|number|restart|gap|stamp|list|byte|value|marker"
+    r"|attempt))e?s\b(?: (are|were)\b)?"
 )
+_VERBS = {"are": " is", "were": " was", None: ""}
 
 WHY: dict[Why, str] = {
     Why.MODE: "left out by a {mode} run",
@@ -42,8 +44,8 @@ def worded(why: Why, mode: str) -> str:
 
 
 def singular(text: str) -> str:
-    """The text with its nouns in the singular behind the number one."""
-    return _ONE.sub(r"1 \1", text)
+    """The text with its nouns, and the verbs behind them, in the singular behind the number one."""
+    return _ONE.sub(lambda found: f"1 {found[1]}{_VERBS[found[2]]}", text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,5 +1,7 @@
 """Requirement × mutant, from real runs: what each mutant must be heard for, and what the judges said.
 
+The other control group, of whom nobody may speak, is in ``honest``.
+
 A cell exists where a mutant must be heard, or was. ``killed``: the sentence was said to be broken, as expected.
 ``silent``: it was not. ``inconclusive``: it was left open. ``dead``: the mutant's run was in trouble, so that nothing
 it shows counts; a crash is not a kill. ``unexpected``: the sentence was said to be broken and should not have been.
@@ -14,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -55,6 +57,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 1
 
     @property
+    def name(self) -> str:
+        """The mutant's."""
+        return self.mutant
+
+    @property
     def exact(self) -> bool:
         """Whether everything that had to be said was said, and nothing else."""
         return not self.amiss and all(cell == "killed" for cells in self.cells.values() for cell in cells.values())
@@ -77,10 +84,10 @@ def recorded(
     return run(place, Settings(limits=limits, mode=mode, probes=probes))
 
 
-def at_levels(recording: Trace, profile: str) -> dict[ControlLevel, Result]:
-    """The results that the run would have had at each level of control."""
+def at_levels(recording: Trace, profile: str, at: Sequence[ControlLevel] = LEVELS) -> dict[ControlLevel, Result]:
+    """The results that the run would have had at each level of control, or at those."""
     known, chosen = registry.load(), registry.profile(profile)
-    return {level: conclude(levels.lowered(recording, level), known, chosen) for level in LEVELS}
+    return {level: conclude(levels.lowered(recording, level), known, chosen) for level in at}
 
 
 def cells(expected: frozenset[str], told: Result) -> dict[str, Cell]:
@@ -137,12 +144,50 @@ def measure(name: str, keep: Path | None = None) -> Row:
     return row
 
 
-def at_last(row: Row, again: int, run: Callable[[str], Row], progress: Callable[[Row], None]) -> Row:
+class Measured(Protocol):
+    """What came of one peer of a control group."""
+
+    @property
+    def name(self) -> str:
+        """The peer's."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is as it must be."""
+
+    @property
+    def runs(self) -> int:
+        """How many runs it took."""
+
+
+AnyRow = TypeVar("AnyRow", bound=Measured)
+
+
+def at_last(row: AnyRow, again: int, run: Callable[[str], AnyRow], progress: Callable[[AnyRow], None]) -> AnyRow:
     """The row of the first exact run of up to ``again`` more, else of the last; ``runs`` counts all of them."""
     while not row.exact and row.runs <= again:
-        row = msgspec.structs.replace(run(row.mutant), runs=row.runs + 1)
+        row = msgspec.structs.replace(run(row.name), runs=row.runs + 1)  # type: ignore[type-var]
         progress(row)
     return row
+
+
+def rows_of(
+    names: Sequence[str],
+    measured: Callable[[str], AnyRow],
+    processes: int,
+    progress: Callable[[AnyRow], None] = lambda _: None,
+    again: int = 0,
+) -> list[AnyRow]:
+    """Measure peers in parallel processes; ``progress`` is called for each run that is done, in their order.
+
+    What was not exact is run up to ``again`` times more, alone: then nothing that ran beside it disturbed it.
+    """
+    rows: list[AnyRow] = []
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for row in pool.map(measured, names):
+            rows.append(row)
+            progress(row)
+        return [at_last(row, again, lambda name: pool.submit(measured, name).result(), progress) for row in rows]
 
 
 def measured(
@@ -152,16 +197,8 @@ def measured(
     keep: Path | None = None,
     again: int = 0,
 ) -> Matrix:
-    """Run mutants in parallel processes; ``progress`` is called for each run that is done, in their order.
-
-    What was not exact is run up to ``again`` times more, alone: then nothing that ran beside it disturbed it.
-    """
-    rows: list[Row] = []
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for row in pool.map(partial(measure, keep=keep), names):
-            rows.append(row)
-            progress(row)
-        rows = [at_last(row, again, lambda name: pool.submit(measure, name, keep).result(), progress) for row in rows]
+    """Run mutants, as ``rows_of`` does."""
+    rows = rows_of(names, partial(measure, keep=keep), processes, progress, again)
     broken = {mutant.primary for mutant in MUTANTS.values()}
     judged = [
         requirement.id

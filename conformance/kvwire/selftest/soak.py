@@ -1,9 +1,10 @@
 """Many runs against the reference on a machine that is made to behave badly: how often is an honest publisher accused?
 
 ``python -m kvwire.selftest.soak [RUNS]``. All processors are kept busy; the publisher's sending thread sleeps at
-random, its process is stopped at random, and most runs see it through relays that are slow, stand still, and cut one
-witness off. Nothing of that is the publisher's fault, and all of it stays within the bounds that it declares: whatever
-is said against it is a fault of a judge or a probe. What was said is printed with its seed, and its trace is kept.
+random, and most runs see it through relays that are slow, stand still, and cut one witness off. Whatever takes part is
+stopped at random, for up to three seconds: the publisher's process, other instances of it, the witnesses, the harness
+itself. Nothing of that is the publisher's fault: whatever is said against it is a fault of a judge or a probe. What was
+said is printed with its seed, and its trace is kept.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import click
 import msgspec
 from rich.console import Console
 
+from kvwire.attack.probes.kit.session import Instance
 from kvwire.attack.relay import Relay
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import Opened, parse
@@ -51,15 +54,27 @@ TARGETS: Mapping[str, str] = {
 """What is run, in turn, and the profile that it is held to."""
 SoakMode = Literal["quick", "plain"]
 PAUSE_S: Mapping[SoakMode, float] = {"quick": 0.4, "plain": 0.04}
-"""How long the publisher's process stands still at most. A plain run measures ``publish``, which may take 0.1 s."""
+"""How long a process stands still at most, most of the times."""
+LONG_S = 3.0
+"""And how long now and then."""
+LONG = 0.1
+"""The share of those."""
 CALM_S = 0.5
 """The mean time between two disturbances."""
 DELAY_S = 0.15
-STANDSTILL_S = 0.3
 CUTS = 0.3
 """The share of the runs with relays in which one of them cuts its witness off, once or more."""
 END_S = 2.0
 CONFIDENCE = 0.95
+STOP = """
+import os, signal, sys, time
+parent = os.getppid()
+for line in sys.stdin:
+    os.kill(parent, signal.SIGSTOP)
+    time.sleep(float(line))
+    os.kill(parent, signal.SIGCONT)
+"""
+"""Stops its parent for as long as each line says."""
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))\n"
 
 Sort = Literal["FAIL", "WARN", "ERROR", "INCONCLUSIVE"]
@@ -83,11 +98,21 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weather(threading.Thread):
-    """Disturbs one run at random until it is ended: stops the publisher's process, and the relays."""
+    """Disturbs one run at random until it is ended: stops processes of publishers, witnesses, this one, and relays."""
 
-    def __init__(self, process: AdapterProcess, relays: Mapping[Source, Relay], chance: random.Random, pause_s: float):
+    def __init__(
+        self,
+        recorder: Recorder,
+        relays: Mapping[Source, Relay],
+        chance: random.Random,
+        pause_s: float,
+        stopper: Stopper,
+    ):
         super().__init__(name="kvwire-weather", daemon=True)
-        self._process = process
+        self.publishers: list[Stoppable] = []
+        """Those that run at the time."""
+        self._recorder = recorder
+        self._stopper = stopper
         self._relays = relays
         self._chance = chance
         self._pause_s = pause_s
@@ -96,7 +121,7 @@ class Weather(threading.Thread):
 
     def run(self) -> None:
         """One disturbance after another."""
-        acts: list[Callable[[], None]] = [self._pause]
+        acts: list[Callable[[], None]] = [self._pause, self._pause_witness, self._pause_here]
         if self._relays:
             acts += [self._slow, self._stand_still]
         if self._cut_off is not None:
@@ -109,12 +134,25 @@ class Weather(threading.Thread):
         self._over.set()
         self.join()
 
+    def _seconds(self) -> float:
+        return self._chance.uniform(0, LONG_S if self._chance.random() < LONG else self._pause_s)
+
     def _pause(self) -> None:
-        self._process.signal(signal.SIGSTOP)
+        self._hold(self._chance.choice(self.publishers))
+
+    def _pause_witness(self) -> None:
+        if processes := self._recorder.processes:
+            self._hold(self._chance.choice(processes))
+
+    def _pause_here(self) -> None:
+        self._stopper.stop(self._seconds())
+
+    def _hold(self, process: Stoppable) -> None:
+        process.signal(signal.SIGSTOP)
         try:
-            self._over.wait(self._chance.uniform(0, self._pause_s))
+            self._over.wait(self._seconds())
         finally:
-            self._process.signal(signal.SIGCONT)
+            process.signal(signal.SIGCONT)
 
     def _slow(self) -> None:
         self._chance.choice(list(self._relays.values())).delay_s = self._chance.uniform(0, DELAY_S)
@@ -122,8 +160,35 @@ class Weather(threading.Thread):
     def _stand_still(self) -> None:
         relay = self._chance.choice(list(self._relays.values()))
         relay.stop()
-        self._over.wait(self._chance.uniform(0, STANDSTILL_S))
+        self._over.wait(self._seconds())
         relay.go()
+
+
+class Stoppable(Protocol):
+    """A child process."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+
+
+class Stopper:
+    """A child that stops this process, and lets it go on."""
+
+    def __init__(self) -> None:
+        self._child = subprocess.Popen([sys.executable, "-c", STOP], stdin=subprocess.PIPE, process_group=0)
+
+    def stop(self, seconds: float) -> None:
+        """Stand still for so long, from now on."""
+        assert self._child.stdin is not None
+        self._child.stdin.write(f"{seconds:.3f}\n".encode())
+        self._child.stdin.flush()
+        time.sleep(seconds)
+
+    def end(self) -> None:
+        """Leave this process running."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._child.wait(LONG_S + END_S)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,14 +209,28 @@ class Disturbed:
         """Open the target; the weather begins when it is reached, and ends before it is closed."""
         opened = self.target.open(recorder)
         assert isinstance(opened.driver, AdapterProcess)
-        weather = Weather(opened.driver, self.relays, self.chance, self.pause_s)
+        assert opened.fresh is not None
+        stopper = Stopper()
+        weather = Weather(recorder, self.relays, self.chance, self.pause_s, stopper)
+        weather.publishers.append(opened.driver)
         weather.start()
+        others = opened.fresh
+
+        @contextmanager
+        def fresh(names: Sequence[str]) -> Iterator[Sequence[Instance]]:
+            with others(names) as instances:
+                weather.publishers += [instance.driver for instance in instances]
+                try:
+                    yield instances
+                finally:
+                    weather.publishers = weather.publishers[: -len(instances)]
 
         def close() -> None:
             weather.end()
+            stopper.end()
             opened.close()
 
-        return dataclasses.replace(opened, close=close)
+        return dataclasses.replace(opened, close=close, fresh=fresh)
 
 
 def one(seed: int, mode: SoakMode) -> tuple[Trace, str]:

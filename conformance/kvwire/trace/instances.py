@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from kvwire.trace.attempts import NEVER, Stalls, Wait, sure
 from kvwire.trace.calls import BoundAt, StartCall, StopCall
 from kvwire.trace.marks import Looked, Ports, ProcessExit, Reach
 from kvwire.trace.records import Records
@@ -33,7 +34,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     bound: BoundAt | None
     refused: str | None
     error: str | None
-    reached: tuple[Reach, ...]
+    reached: tuple[tuple[Reach, Wait], ...]
     touched: bool | None
     free: bool | None
     ended: int | None = None
@@ -44,21 +45,25 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
         return self.refused is not None and self.refused.startswith(ADAPTER)
 
     def handshake(self, endpoint: str) -> bool | None:
-        """Whether a client of ours got to an endpoint; None when none tried, or only while the machine stood still."""
-        tries = [reach.done for reach in self.reached if reach.endpoint == endpoint and (reach.done or reach.calm)]
-        return any(tries) if tries else None
+        """Whether a client of ours got to an endpoint; None when none tried, or too few times to be sure."""
+        mine = [(reach, wait) for reach, wait in self.reached if reach.endpoint == endpoint]
+        if any(reach.done for reach, _ in mine):
+            return True
+        return False if sure(wait for _, wait in mine) else None
 
 
-def begun(instance: str, records: Records) -> tuple[Begun, ...]:
-    """Every ``start`` of one stream, in order."""
+def begun(instance: str, records: Records, stalls: Stalls = NEVER) -> tuple[Begun, ...]:
+    """Every ``start`` of one stream, in order; ``stalls`` are those of the harness."""
+    stalls = stalls.beside(Stalls(records))
     at = [position for position, (_, record) in enumerate(records) if isinstance(record.detail, StartCall)]
-    return tuple(_one(instance, records[first:after]) for first, after in itertools.pairwise([*at, len(records)]))
+    spans = itertools.pairwise([*at, len(records)])
+    return tuple(_one(instance, records[first:after], stalls) for first, after in spans)
 
 
-def _one(instance: str, records: Records) -> Begun:
+def _one(instance: str, records: Records, stalls: Stalls) -> Begun:
     index, start = records[0][0], records[0][1].detail
     assert isinstance(start, StartCall)
-    reached: list[Reach] = []
+    reached: list[tuple[Reach, Wait]] = []
     touched = free = None
     ended: int | None = None
     for at, record in records[1:]:
@@ -66,7 +71,7 @@ def _one(instance: str, records: Records) -> Begun:
             case StopCall() | ProcessExit() if ended is None:
                 ended = at
             case Reach() as reach:
-                reached.append(reach)
+                reached.append((reach, stalls.wait(record, reach.bound_s)))
             case Looked() as looked:
                 touched = looked.changed
             case Ports() as ports:

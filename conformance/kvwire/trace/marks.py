@@ -72,12 +72,14 @@ class Primed(Stimulus, frozen=True, kw_only=True):
 class Settled(Stimulus, frozen=True, kw_only=True):
     """Whether everything that the publisher counts was heard in time: then the stream is ``drained``.
 
-    ``idle``: it was asked nothing, counted no more and sent nothing for ``reset_visible_s`` before.
+    ``idle``: it was asked nothing, counted no more and sent nothing for ``reset_visible_s`` before, and for ``idle_s``
+    with the times for which something was held up.
     """
 
     EVENT: ClassVar[str] = "settled"
     drained: bool
     idle: bool = False
+    idle_s: float | None = None
 
 
 class Unreachable(Stimulus, frozen=True, kw_only=True):
@@ -211,11 +213,10 @@ class StrainBegins(Stimulus, frozen=True, kw_only=True):
 
 
 class StrainDone(Stimulus, frozen=True, kw_only=True):
-    """An attempt is over; ``stalled_ms`` is the longest time for which a thread of the harness was held up."""
+    """An attempt is over."""
 
     EVENT: ClassVar[str] = "strain-done"
     situation: str
-    stalled_ms: float
 
 
 class BurstBegins(Stimulus, frozen=True, kw_only=True):
@@ -237,8 +238,7 @@ class RankWait(Stimulus, frozen=True, kw_only=True):
     ``peers``: there were ``none`` or they were ``busy`` too (the controls), they were ``idle``, their processes
     ``stopped`` or ``killed``.
     ``outcome``: a batch was ``heard``, none until the ``bound``, or the call that gave the work did not return: it
-    ``hung``, or its process ``ended``. ``stalled_ms`` is the longest time for which a thread of the harness was held
-    up.
+    ``hung``, or its process ``ended``.
     """
 
     EVENT: ClassVar[str] = "rank-wait"
@@ -248,46 +248,32 @@ class RankWait(Stimulus, frozen=True, kw_only=True):
     outcome: Literal["heard", "bound", "hung", "ended"]
     after_s: float
     bound_s: float
-    stalled_ms: float
     why: str = ""
 
 
 class FaultDone(Awaited, frozen=True, kw_only=True):
-    """After a batch that came to grief others were offered, until one was heard or the bound was over.
-
-    ``stalled_ms`` is the longest time for which a thread of the harness was held up.
-    """
+    """After a batch that came to grief others were offered, until one was heard or the bound was over."""
 
     EVENT: ClassVar[str] = "fault-done"
     kind: str
-    stalled_ms: float
 
 
 # --- what was looked at after a start or a stop of an instance ----------------------------------------------------
 
 
 class Reach(Stimulus, frozen=True, kw_only=True):
-    """A client of ours knocked at an endpoint: whether a handshake came about within the bound.
-
-    ``stalled_ms`` is the longest time for which a thread of the harness was held up meanwhile.
-    """
+    """A client of ours knocked at an endpoint: whether a handshake came about within the bound."""
 
     EVENT: ClassVar[str] = "reach"
     endpoint: str
     socket: Literal["SUB", "DEALER"]
     outcome: Literal["handshake", "none"]
     bound_s: float
-    stalled_ms: float = 0.0
 
     @property
     def done(self) -> bool:
         """Whether it did."""
         return self.outcome == "handshake"
-
-    @property
-    def calm(self) -> bool:
-        """Whether the machine did not stand still for half of the bound."""
-        return self.stalled_ms < 500 * self.bound_s
 
 
 class Looked(Stimulus, frozen=True, kw_only=True):
@@ -342,6 +328,40 @@ class Trouble(Detail, frozen=True, kw_only=True):
     text: str
     of: str | None = None
     code: int | None = None
+
+
+class CaptureGap(Detail, frozen=True, kw_only=True):
+    """Packets are missing in the capture that the trace was made from: bytes of what the witness ``of`` was sent.
+
+    ``exact``: they lay in one message, which alone is missing; else nothing tells how many messages are.
+    """
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "capture-gap"
+    of: str
+    bytes: int
+    exact: bool
+
+
+class CaptureNote(Detail, frozen=True, kw_only=True):
+    """What a reader must know of the capture that the trace was made from."""
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "capture-note"
+    text: str
+
+
+class Stalled(Detail, frozen=True, kw_only=True):
+    """Something that takes part in a run was held up for so many milliseconds, until the time of the record.
+
+    ``of``: a thread of the ``harness``, a live witness, or, on its stream, the ``publisher``, whose process was
+    stopped.
+    """
+
+    SOURCE: ClassVar[str] = "harness"
+    EVENT: ClassVar[str] = "stalled"
+    of: str
+    ms: float
 
 
 class ProbeMark(Detail, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kvwire.vectors.differing import short, told
 from kvwire.vectors.inputs import rounded
 from kvwire.vectors.model import AnyFile, HashInput, Run, WireInput
 
@@ -24,7 +25,6 @@ COMPARED: dict[str, tuple[str, ...]] = {
 }
 """The members that an answer of each kind has to have, as far as they are expected; hashes and consumers have rules of
 their own."""
-SHOWN = 160
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,11 +126,6 @@ def _like(wanted: Any, found: Any) -> bool:
     return _same(wanted, found)
 
 
-def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
-
-
 def _named(question: Question, values: Iterable[Any]) -> tuple[str, ...]:
     """The known mistakes that give one of these values, as a number modulo 2^64 or as it stands."""
     texts = (str(rounded(int(value))) if _whole(value) else value for value in values)
@@ -160,7 +155,7 @@ def _hash_faults(question: Question, expected: Mapping[str, Any], answer: Mappin
     if not set(needed) & set(given):
         return [f"the answer has no {' or '.join(f'`{name}`' for name in needed)}"]
     return [
-        f"`{name}` is {_short(answer[name])}, expected {_short(expected[name])}"
+        f"`{name}` is {short(answer[name])}, expected {short(expected[name])}"
         for name in given
         if not _like(expected[name], answer[name])
     ]
@@ -171,11 +166,11 @@ def _other_faults(question: Question, expected: Mapping[str, Any], answer: Mappi
     faults = []
     for name in COMPARED[question.kind]:
         if name not in expected and answer.get(name) is not None and name != "projection":
-            faults.append(f"`{name}` is {_short(answer[name])}, where none is expected")
+            faults.append(f"`{name}` is {short(answer[name])}, where none is expected")
         elif name in expected and name not in answer:
             faults.append(f"the answer has no `{name}`")
         elif name in expected and not equal(expected[name], answer[name]):
-            faults.append(f"`{name}` is {_short(answer[name])}, expected {_short(expected[name])}")
+            faults.append(told(expected[name], answer[name], equal, name))
     return faults
 
 
@@ -198,15 +193,15 @@ def _tables(holds: Any) -> Any:
 def _step_faults(wanted: Mapping[str, Any], found: Any) -> Iterator[str]:
     """What is wrong with the state after one step. What is absent in both is nothing; ``holds`` can be left open."""
     if not isinstance(found, Mapping):
-        yield f"the state is {_short(found)}"
+        yield f"the state is {short(found)}"
         return
     names = ["asks", "sure", *(["finds", "reproduces"] if "finds" in wanted else [])]
     names += ["last"] if "holds" in wanted else []
     for name in names:
         if not _like(wanted.get(name), found.get(name)):
-            yield f"`{name}` is {_short(found.get(name))}, expected {_short(wanted.get(name))}"
+            yield f"`{name}` is {short(found.get(name))}, expected {short(wanted.get(name))}"
     if "holds" in wanted and _tables(found.get("holds")) != _tables(wanted["holds"]):
-        yield f"`holds` is {_short(found.get('holds'))}, expected {_short(wanted['holds'])}"
+        yield f"`holds` is {short(found.get('holds'))}, expected {short(wanted['holds'])}"
 
 
 def _consumer_faults(question: Question, expected: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
@@ -232,7 +227,7 @@ def grade(question: Question, answer: Mapping[str, Any]) -> Graded:
         return graded("unsupported")
     if "refused" in answer:
         if test.result == "valid":
-            return graded("failed", f"refused ({_short(answer['refused'])}), but it is valid")
+            return graded("failed", f"refused ({short(answer['refused'])}), but it is valid")
         return graded("passed")
     if test.result == "invalid":
         return graded("failed", f"not refused: {test.expected.fault}, {test.comment}")

@@ -14,7 +14,7 @@ from kvwire.conclusion.watching import StreamFacts, Watcher
 from kvwire.judges.verdict import Outcome, Verdict
 from kvwire.standard import registry
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import Trouble
+from kvwire.trace.marks import Stalled, Trouble
 from kvwire.trace.records import Header, Record
 from kvwire.watch.holes import Holes
 from kvwire.watch.lines import Line, Lines, wall
@@ -108,6 +108,8 @@ class Beside:
         if watcher is None:
             self._before.append(record)
             return
+        if isinstance(record.detail, Stalled):
+            return  # it excuses what was done and awaited; here nothing is
         if isinstance(record.detail, Trouble):
             self._lines.tell("trouble", self.name, record.stream, record.detail.text)
         ear = self._ears.get(record.stream)

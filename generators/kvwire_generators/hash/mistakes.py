@@ -46,7 +46,9 @@ class V2(msgspec.Struct, frozen=True, kw_only=True):
     order: Literal["little", "big"] = "little"
     cut: Literal["first", "last", "little"] = "first"
     parent: Literal["key", "hash", "root"] = "key"
-    root: Literal["right", "no-mask", "big-endian", "four-byte", "swapped-ids", "swapped-mask", "none"] = "right"
+    root: Literal["right", "no-mask", "big-endian", "four-byte", "swapped-ids", "swapped-mask", "no-salt", "none"] = (
+        "right"
+    )
     lora: bool = True
     salt: Literal["root", "none", "reversed", "every"] = "root"
     digest: Literal["raw", "hex", "none"] = "raw"
@@ -64,6 +66,8 @@ class V2(msgspec.Struct, frozen=True, kw_only=True):
             salt = int.from_bytes(salt.to_bytes(8, "little"), "big")
         bits = (lora is not None, salt is not None)
         ids = [value for value in (lora, salt) if value is not None]
+        if self.root == "no-salt":
+            ids = [] if lora is None else [lora]
         if not self.exact:
             ids = [floating(value) for value in ids]
         if self.root == "swapped-ids":
@@ -274,6 +278,7 @@ def v2_variants(width: int, cut: Literal["first", "last"] = "first") -> dict[str
         "swapped-mask": {"root": "swapped-mask"},
         "no-lora": {"lora": False},
         "no-salt": {"salt": "none"},
+        "salt-bit-alone": {"root": "no-salt"},
         "salt-every-block": {"salt": "every"},
         "salt-big-endian": {"salt": "reversed"},
         "hex-digest": {"digest": "hex"},

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -13,7 +15,7 @@ from kvwire.attack.probes.kit.deployment import begin
 from kvwire.attack.probes.kit.lifecycle import Lifecycle
 from kvwire.attack.probes.kit.sandbox import Sandbox
 from kvwire.attack.probes.kit.session import Controlled, Instance, Limits, Session
-from kvwire.attack.probes.kit.subscribers import ClientEndpoint, Subscribers
+from kvwire.attack.probes.kit.subscribers import ClientEndpoint, Subscriber, Subscribers
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TraceTarget, parse
 from kvwire.attack.witness import Recorder
@@ -116,3 +118,40 @@ def test_a_handshake_that_does_not_come_about_is_told_once(recorder: Recorder, t
     (reach,) = [r.detail for r in recorder.records if isinstance(r.detail, Reach)]
     assert not reach.done
     assert reach.bound_s == 0.3
+
+
+@pytest.mark.parametrize(
+    ("since", "arrives", "quiet_at"),
+    [
+        (None, (), 100.25),
+        (99.9, (), 100.15),
+        (99.0, (), 100.0),
+        (99.0, (100.0,), 100.25),
+        (99.0, (100.0, 100.1), 100.35),
+    ],
+    ids=["from now on", "for the rest of it", "for long", "something is there", "something comes"],
+)
+def test_a_stream_is_quiet_when_nothing_came_since_something_could_be_expected(
+    since: float | None, arrives: tuple[float, ...], quiet_at: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=100.0)
+
+    class Heard(Subscriber):
+        def __init__(self) -> None:
+            self.taken = 0
+
+        @property
+        def seen(self) -> int:
+            return self.taken
+
+        def take(self) -> None:
+            self.taken = sum(at <= clock.now for at in arrives)
+
+    def wait(condition: Callable[[], bool], _: float) -> bool:
+        while not condition():
+            clock.now = round(clock.now + 0.01, 2)
+        return True
+
+    monkeypatch.setattr("kvwire.attack.probes.kit.subscribers.time", SimpleNamespace(monotonic=lambda: clock.now))
+    Heard().quiet(cast("Session", SimpleNamespace(wait=wait, limits=Limits())), 0.25, since)
+    assert clock.now == pytest.approx(quiet_at, abs=0.011)

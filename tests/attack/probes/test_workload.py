@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -184,3 +185,11 @@ def test_an_engine_that_fails_on_a_plain_prompt_ends_the_probe(recorder: Recorde
 
     with pytest.raises(Failed, match="out of blocks"):
         prompted(Broken(Failed("out of blocks")), recorder)
+
+
+@pytest.mark.parametrize("vocabulary", [range(100_000), range(10_000, 20_000), range(1, 2)])
+def test_tokens_are_those_that_the_generator_chooses_one_by_one(vocabulary: range) -> None:
+    offers, chance = Offers(7, None, 16, 0, vocabulary), random.Random(7)
+    assert offers.tokens(3, 5) == [chance.choice(vocabulary) for _ in range(53)]
+    thrown = random.Random(8)
+    assert offers.throwaway() == [thrown.choice(vocabulary) for _ in range(16)]

@@ -114,6 +114,7 @@ def test_keys_that_are_as_the_tokens(event: Event) -> None:
         (two([], [mm_key(start_offset=3)]), "no key in block 0 of the event"),
         (two([mm_key(hash=OTHER)], []), "cdcdcdcd… at offset 0 in block 0 of the event"),
         (two([mm_key(), mm_key(hash=OTHER)], [mm_key(start_offset=3)]), "abababab… at offset 0, cdcdcdcd… at offset 0"),
+        (two([mm_key(), mm_key()], [mm_key(start_offset=3)]), "abababab… at offset 0, abababab… at offset 0"),
         (two([mm_key(), mm_key(start_offset=3)], []), "abababab… at offset 0, abababab… at offset 3"),
     ],
 )

@@ -8,7 +8,9 @@ import pytest
 from tests.kit.stories import T0, TOPIC, Event, Story, block, cleared, number_frame, pack, payload, removed, stored
 
 from kvwire.judges.verdict import Reason, Verdict
+from kvwire.standard.protocol import EngineGroup
 from kvwire.standard.statement import Group, Statement
+from kvwire.trace.calls import StartCall
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
 
@@ -347,11 +349,40 @@ def test_kind_and_window_are_the_declared_ones(group: int, kind: str | None, win
     assert (outcome.verdict, outcome.witnesses) == (PASS if fine else FAIL, 1)
 
 
+def test_a_group_has_one_kind_and_window_in_a_life() -> None:
+    whole: dict[str, Any] = {"kv_cache_spec_kind": "full_attention"}
+    window: dict[str, Any] = {"kv_cache_spec_sliding_window": 8}
+    story = sent(stored("a", **whole), stored("b", group_idx=1, **window), stored("c"))
+    assert story.outcome("EVT-036").reason == Reason.NOT_CLAIMED
+    story.send(stored("d", **whole), stored("e", group_idx=1, **window))
+    assert story.verdict("EVT-036") == (PASS, 2)
+    story.send(stored("f", kv_cache_spec_kind="mamba"), stored("g", group_idx=1, kv_cache_spec_sliding_window=16))
+    assert (story.outcome("EVT-036").verdict, story.outcome("EVT-036").violations) == (FAIL, 2)
+    assert story.outcome("EVT-036").findings[0].expected == (
+        "the kind 'full_attention', no window in group 0, as in number 0"
+    )
+    story = sent(stored("a", **whole))
+    story.restart()
+    story.begin().send(stored("a", **window))
+    assert "EVT-036" not in story.spoken()
+
+
 def test_a_store_that_names_no_kind_and_a_group_that_is_not_declared_are_no_occasion() -> None:
     story = sent(stored("a", group_idx=1), stored("b", group_idx=7, kv_cache_spec_kind="mamba"))
     assert story.outcome("EVT-036").reason == Reason.NOT_CLAIMED
     told = sent(stored("a", group_idx=1), statement=Statement(groups=FULL))
     assert told.verdict("EVT-036") == (OPEN, 0)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_groups_that_the_harness_asked_for_are_no_declaration(asked: bool) -> None:
+    """An adapter that takes `groups` and does not hand them on is not the publisher."""
+    story = Story(statement=Statement(groups=(Group(kind="sliding_window", window=8, block_size=8),)))
+    if asked:
+        story.note(StartCall(groups=(EngineGroup(kind="sliding_window", window=8, block_size=8),)))
+    story.send(stored("a", kv_cache_spec_kind="full_attention"))
+    assert speaks(story) == (set() if asked else {"EVT-014", "EVT-036"})
+    assert story.outcome("EVT-036").verdict is (OPEN if asked else FAIL)
 
 
 V_ARRAY: list[Any] = ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.stories import Story, cleared, foreign, payload, stored
+from tests.kit.stories import T0, Story, cleared, foreign, payload, stored
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
@@ -149,16 +149,40 @@ def test_a_passive_listener_is_not_asked() -> None:
 
 
 def test_a_number_that_is_carried_over_a_restart() -> None:
-    story = Story().told(6)
+    story = Story().told(9)
     story.restart(ours=True)
-    story.next = 6
+    story.next = 9
     story.told(3)
     assert story.verdict("SEQ-007") == (OPEN, 0)
     story.replay()
     assert speaks(story) == {"SEQ-007"}
     assert story.outcome("SEQ-007").findings[0].seen == (
-        "replay from 0 begins at 6 with 3 batches, though the ring holds 1000; the life before had reached 5"
+        "replay from 0 begins at 9 with 3 batches, though the ring holds 1000; the life before had reached 8"
     )
+
+
+@pytest.mark.parametrize(("before", "lost"), [(6, 0), (9, 4)])
+def test_a_hole_at_the_start_of_a_life_may_end_where_the_life_before_did(before: int, lost: int) -> None:
+    story = Story().told(before)
+    story.restart(ours=True)
+    story.drop(before + lost)
+    story.told(3)
+    story.replay()
+    assert story.verdict("SEQ-007") == (OPEN, 0)
+
+
+@pytest.mark.parametrize(("counted", "verdict"), [(3, Verdict.FAIL), (9, OPEN), (None, OPEN)])
+def test_what_a_publisher_counts_tells_where_a_ring_does_not(counted: int | None, verdict: Verdict) -> None:
+    story = Story(statement=Statement()).told(20)
+    story.restart(ours=True)
+    story.next = 20
+    story.told(3)
+    story.note(StatsCall(offered=counted))
+    story.replay()
+    assert story.outcome("SEQ-007").verdict is verdict
+    if verdict is Verdict.FAIL:
+        seen = story.outcome("SEQ-007").findings[0].seen
+        assert seen.startswith("replay from 0 begins at 20, and the publisher counts 3 batches in this life; ")
 
 
 def restarted(*, clock: float) -> Story:
@@ -236,6 +260,20 @@ def test_an_epoch_for_each_incarnation() -> None:
     story = named("a", "b", "a")
     assert speaks(story) == {"SEQ-020"}
     assert story.outcome("SEQ-020").findings[0].seen == "epoch 'a' in incarnation 2, which incarnation 0 had"
+
+
+def test_one_batch_that_two_incarnations_begin_with_is_no_second_naming() -> None:
+    """By a clock that stands still two lives can be told apart wrongly, or be sent the same bytes."""
+    story = Story()
+    first = payload({**cleared(), "epoch": "a"}, ts=T0)
+    for name in ("x", "y"):
+        if story.next:
+            story.restart()
+        story.send(content=first)
+        story.send(content=payload(stored(name), ts=T0))
+        story.replay()
+    assert story.lives() == [[0, 1], [0, 1]]
+    assert story.verdict("SEQ-020")[0] == Verdict.INCONCLUSIVE
 
 
 def test_a_restart_first_seen_above_the_last_number_is_no_number_carried_over() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.stories import T0, Story, cleared, payload, removed, stored
+from tests.kit.stories import T0, Story, cleared, payload, removed, stored, thrice
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Bounds, Statement
-from kvwire.trace.calls import CacheCall, Call, ResetCall, RestartCall, StatsCall
+from kvwire.trace.calls import CacheCall, Call, ResetCall, RestartCall, StatsCall, StopCall
 from kvwire.trace.marks import TailDone
 
 PASS, OPEN = Verdict.PASS, Verdict.INCONCLUSIVE
@@ -23,7 +23,7 @@ def speaks(story: Story) -> set[str]:
 
 def publishing(statement: Statement | None = None) -> Story:
     """A publisher without an engine, after its leading clear."""
-    return Story(sets=("engine", "ts"), statement=statement or Statement(queue=100, ring=1000)).begin()
+    return Story(sets=("engine", "ts"), statement=statement or Statement(queue=8, ring=1000)).begin()
 
 
 def test_numbers_count_what_was_offered() -> None:
@@ -197,7 +197,7 @@ def test_a_publisher_that_accepts_and_sends_nothing() -> None:
     story = Story(sets=("engine", "ts"), statement=Statement(queue=2, ring=1000))
     for name in "abc":
         story.offer(stored(name))
-    story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0))
+    thrice(lambda: story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0)))
     assert speaks(story) == set()  # nobody was connected, as far as it is known
     story = Story(sets=("engine", "ts"), statement=Statement(queue=2, ring=1000))
     story.connect()
@@ -205,7 +205,7 @@ def test_a_publisher_that_accepts_and_sends_nothing() -> None:
         story.offer(stored(name))
     story.replay()
     assert speaks(story) == set()
-    story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0))
+    thrice(lambda: story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0)))
     assert speaks(story) == {"SEQ-009"}
     outcome = story.outcome("SEQ-009")
     assert (outcome.violations, outcome.findings[0].expected) == (2, "3 batches, which were accepted")
@@ -237,6 +237,32 @@ def test_a_batch_that_was_not_accepted_is_not_lost() -> None:
     story.publish(stored("c"))
     story.replay()
     assert story.verdict("SEQ-009") == (PASS, 2)
+
+
+def dropped(*calls: Call, queue: int = 100) -> Story:
+    """A batch that is dropped at once, after such calls, though nothing waits."""
+    story = publishing(Statement(queue=queue, ring=1000))
+    story.publish(stored("a"))
+    for call in calls:
+        story.note(call)
+    story.offer(stored("b"), accepted=False)
+    story.drop()
+    story.publish(stored("c"))
+    story.replay()
+    return story
+
+
+def test_a_batch_that_is_dropped_while_the_queue_has_room() -> None:
+    outcome = dropped().outcome("SEQ-009")
+    assert (outcome.violations, outcome.witnesses) == (1, 3)
+    assert outcome.findings[0].expected.endswith("0 others wait at most, as the declared queue holds 100")
+    assert "SEQ-009" in dropped(CacheCall(tokens=(1,), cached_tokens=0), RestartCall()).spoken()
+
+
+@pytest.mark.parametrize("call", [CacheCall(tokens=(1,), cached_tokens=0), StopCall()])
+def test_a_batch_that_is_dropped_where_others_may_wait_or_nothing_runs(call: Call) -> None:
+    assert speaks(dropped(call)) == set()
+    assert speaks(dropped(queue=8)) == set()
 
 
 def test_what_only_replay_has_was_not_lost() -> None:

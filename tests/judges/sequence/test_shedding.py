@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.stories import Event, Story, payload, stored
+from tests.kit.stories import Event, Story, payload, stored, thrice
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Statement
@@ -165,7 +165,7 @@ def stalled(*, asked: bool = True, waited: bool = True, **options: int) -> Story
     story.offer(*pair("y"))
     story.offer(*pair("z"))
     if waited:
-        story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0))
+        thrice(lambda: story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0)))
     if asked:
         story.replay()
     return story

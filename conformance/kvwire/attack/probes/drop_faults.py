@@ -7,10 +7,10 @@ import time
 import zmq
 
 from kvwire.attack.probes.kit.attacked import attacked
-from kvwire.attack.probes.kit.publish_latency import ATTEMPTS, MOST, Stalls, strain, unread
+from kvwire.attack.probes.kit.publish_latency import strain, unread
 from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Probe, Session
-from kvwire.attack.probes.kit.tagged_batches import TAIL_S, TaggedBatches, tail
+from kvwire.attack.probes.kit.tagged_batches import AGAIN_S, TAIL_S, TaggedBatches, tail, tail_once
 from kvwire.standard.protocol import Refused, Start, Unsupported
 from kvwire.trace.marks import FaultDone
 
@@ -56,24 +56,21 @@ def grief(session: Session, tagged: TaggedBatches) -> bool:
 
 def _goes_on(session: Session, tagged: TaggedBatches, kind: str) -> bool:
     """Wait for a later batch; again where none comes, as this machine may be busy."""
-    counted = 0
-    for _ in range(MOST):
+    for attempt in session.attempts():
         began = time.monotonic()
-        with Stalls() as stalls:
-            came = tail(session, tagged)
+        bound = AGAIN_S if attempt else TAIL_S
+        came = tail_once(session, tagged, bound)
         session.mark(
             FaultDone(
                 kind=kind,
                 outcome="seen" if came else "bound",
                 after_s=round(time.monotonic() - began, 3),
-                bound_s=TAIL_S,
-                stalled_ms=round(stalls.longest_ms, 1),
+                bound_s=bound,
             ),
             session.driven.name,
         )
-        counted += stalls.longest_ms < 500 * TAIL_S
-        if came or counted >= ATTEMPTS or session.left() <= 0:
-            return came
+        if came:
+            return True
     return False
 
 

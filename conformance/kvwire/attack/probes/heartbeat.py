@@ -20,7 +20,14 @@ TRIES = 3
 
 
 def wait(session: Session, stream: Stream, interval: float) -> None:
-    """Wait for an empty batch after silence, for twice the interval; record what came of it.
+    """Wait for an empty batch after silence, again where none comes; record what came of it."""
+    for _ in session.attempts(stream.name):
+        if _wait(session, stream, interval) != "bound":
+            return
+
+
+def _wait(session: Session, stream: Stream, interval: float) -> Literal["seen", "bound", "busy"] | None:
+    """One wait, for twice the interval; what came of it, None when the run is over.
 
     ``busy``: something else came each time.
     """
@@ -37,7 +44,7 @@ def wait(session: Session, stream: Stream, interval: float) -> None:
         came = session.wait(spoken, bound)
         after = time.monotonic() - began
         if session.left() <= 0:
-            return
+            return None
         if not came:
             outcome = "bound"
             break
@@ -45,6 +52,7 @@ def wait(session: Session, stream: Stream, interval: float) -> None:
             outcome = "seen"
             break
     session.mark(IdleDone(outcome=outcome, after_s=round(after, 3), bound_s=bound), stream.name)
+    return outcome
 
 
 def _newest_is_empty(session: Session, stream: Stream) -> bool:

@@ -9,10 +9,11 @@ import zmq
 
 from kvwire.attack.probes.drop_faults import BURST, QUEUE
 from kvwire.attack.probes.kit.attacked import attacked
-from kvwire.attack.probes.kit.publish_latency import ATTEMPTS, strain, unread
+from kvwire.attack.probes.kit.publish_latency import strain, unread
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.kit.tagged_batches import TaggedBatches, tail
 from kvwire.standard.protocol import Refused, Start, Unsupported
+from kvwire.trace.attempts import ATTEMPTS
 
 RETAINED = 1200
 """Batches that replay has to answer with, so that answering takes its time."""

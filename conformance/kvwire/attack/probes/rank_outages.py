@@ -16,11 +16,11 @@ import msgspec
 
 from kvwire.attack.probes.kit.deployment import Member, begin, elsewhere
 from kvwire.attack.probes.kit.lifecycle import Lifecycle
-from kvwire.attack.probes.kit.publish_latency import ATTEMPTS, MOST, Stalls
 from kvwire.attack.probes.kit.sandbox import Sandbox
 from kvwire.attack.probes.kit.session import Instance, Probe, Session
 from kvwire.attack.probes.kit.subscribers import Subscribers
 from kvwire.standard.protocol import AdapterError, Refused, Unsupported
+from kvwire.trace.attempts import ATTEMPTS
 from kvwire.trace.marks import RankWait
 from kvwire.wire.endpoint_rules import NO_REPLAY
 
@@ -115,16 +115,14 @@ class _Round:
     def _wait(self, member: Member, peers: Peers) -> Outcome:
         """Give a rank work until it is heard; again where it is not. What came of the last attempt."""
         if member.subscriber is not None:
-            member.subscriber.quiet(self.session, self.session.limits.quiet_s)
+            member.subscriber.quiet(self.session, self.session.limits.quiet_s, member.fed_at)
         others = [other for other in self.members if other is not member] if peers == "busy" else []
         told: Outcome = "bound"
-        counted = 0
-        for _ in range(MOST):
+        for _ in self.session.attempts(member.instance.name):
             wait = self._attempt(member, peers, others)
             self.session.mark(wait, self.session.driven.name)
             told = wait.outcome
-            counted += wait.stalled_ms < 500 * wait.bound_s
-            if told != "bound" or counted >= ATTEMPTS or self.session.left() <= 0:
+            if told != "bound":
                 break
         return told
 
@@ -139,15 +137,14 @@ class _Round:
                 member.subscriber.take()
             return member.own(since)
 
-        with Stalls() as stalls:
-            while outcome == "bound" and time.monotonic() - began < self.heard_s and self.session.left() > 0:
-                try:
-                    for one in (member, *others):
-                        one.feed()
-                except AdapterError as error:
-                    outcome, why = "hung" if member.instance.driver.alive else "ended", str(error)
-                else:
-                    outcome = "heard" if self.session.wait(heard, AGAIN_S) else "bound"
+        while outcome == "bound" and time.monotonic() - began < self.heard_s and self.session.left() > 0:
+            try:
+                for one in (member, *others):
+                    one.feed()
+            except AdapterError as error:
+                outcome, why = "hung" if member.instance.driver.alive else "ended", str(error)
+            else:
+                outcome = "heard" if self.session.wait(heard, AGAIN_S) else "bound"
         after = time.monotonic() - began
         return RankWait(
             instance=member.instance.name,
@@ -156,7 +153,6 @@ class _Round:
             outcome=outcome,
             after_s=round(after, 3),
             bound_s=self.heard_s if outcome in ("heard", "bound") else round(after, 1),
-            stalled_ms=round(stalls.longest_ms, 1),
             why=why,
         )
 

@@ -14,9 +14,11 @@ from kvwire.attack.probes.kit.sandbox import Sandbox
 from kvwire.attack.probes.kit.session import Probe, Session
 from kvwire.attack.probes.kit.subscribers import Subscribers
 from kvwire.standard.protocol import AdapterError, Refused
-from kvwire.trace.marks import Ranks
+from kvwire.trace.marks import Ranks, TailDone
 
 RANKS = 3
+AWAITED_S = 1.0
+"""How long a rank gets at a time of which nothing was heard."""
 ROUNDS = 4
 """Prompts of rank 0; every rank has one more than the one below it."""
 
@@ -42,6 +44,7 @@ def _feed(session: Session, members: Sequence[Member]) -> None:
             if turn < ROUNDS + rank:
                 member.feed()
     _settle(session, members)
+    _await(session, [member for member in members if not member.seen])
     first, ending, *rest = members
     ending.tell()
     ending.instance.driver.stop()
@@ -68,6 +71,33 @@ def _settle(session: Session, members: Sequence[Member]) -> None:
         return time.monotonic() - since >= session.limits.quiet_s
 
     session.wait(settled, session.limits.settle_s)
+
+
+def _await(session: Session, silent: Sequence[Member]) -> None:
+    """Feed ranks of which nothing was heard, until they are or it is certain that they will not be."""
+    for _ in session.attempts(silent[0].instance.name) if silent else ():
+        began = time.monotonic()
+        for member in silent:
+            member.feed()
+
+        def heard(silent: Sequence[Member] = silent) -> bool:
+            hear(silent)
+            return all(member.seen for member in silent)
+
+        session.wait(heard, AWAITED_S)
+        for member in silent:
+            name = member.instance.name
+            session.mark(
+                TailDone(
+                    outcome="seen" if member.seen else "bound",
+                    after_s=round(time.monotonic() - began, 3),
+                    bound_s=AWAITED_S,
+                ),
+                name,
+            )
+        silent = [member for member in silent if not member.seen]
+        if not silent:
+            return
 
 
 PROBE = Probe(

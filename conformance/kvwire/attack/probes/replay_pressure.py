@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 import zmq
 
 from kvwire.attack.probes.kit.killed_client import kill_one
-from kvwire.attack.probes.kit.replay_client import POLL_MS, Client, ReplayClients, Request
+from kvwire.attack.probes.kit.replay_client import QUIET_S, Client, ReplayClients, Request
 from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.attack.probes.kit.slow_reader import SlowReader
 from kvwire.attack.probes.kit.traffic import Traffic
 from kvwire.standard.statement import Stream
 from kvwire.trace.marks import During, ReplayKilled, ReplayLoad, ReplayResumed
@@ -35,8 +36,6 @@ SAMPLES = 20
 SAMPLE_S = 0.05
 STEADY = 2**20
 """Bytes by which memory that is steady may grow between two looks."""
-QUIET_S = 0.3
-"""How long a connection is silent before the next request on it asks whether more will come."""
 CALM = 3
 """How often a live batch may be late before the attack, on a busy machine."""
 EXTRA = 4
@@ -78,11 +77,18 @@ class Attack:
         self.traffic = traffic if driven and traffic.able else None
 
     def live(self, during: During) -> bool:
-        """Whether a live batch is seen in time, where one can be caused."""
-        return self.traffic is None or self.traffic.awaited(during)
+        """Whether a live batch is seen in time, where one can be caused; again where it is not."""
+        if self.traffic is None or during == "nothing":
+            return self.traffic is None or self.traffic.awaited(during)
+        return any(self.traffic.awaited(during) for _ in self.session.attempts(self.stream.name))
 
     def whole(self) -> Request | None:
-        """Everything that is retained; None when replay is not in order even when left in peace."""
+        """Everything that is retained; None when replay is not in order even when left in peace.
+
+        What is sent meanwhile, on a stream that is busy, belongs to no answer.
+        """
+        self.session.recorder.pump()
+        before = self.replays.heard(self.stream, 0)
         request = self.replays.ask(self.stream, 0)
         self.replays.linger()
         numbers = request.numbers
@@ -90,30 +96,41 @@ class Attack:
         ends_well = request.outcome == "marker" and request.messages == len(numbers) + 1
         if not (rising and ends_well and numbers) or numbers[-1] - numbers[0] >= SPARSE * len(numbers):
             return None
-        return request if self.replays.heard(self.stream, numbers[0]) <= set(numbers) else None
+        return request if {number for number in before if number >= numbers[0]} <= set(numbers) else None
 
     # several at once
 
     def together(self) -> bool:
         """Ask from several clients at once, while live traffic runs, and by a REQ socket, which reads one message.
 
-        Whether anybody was served at all.
+        Whether anybody was served at all. Again where not all were.
         """
+        served = False
+        for _ in self.session.attempts(self.stream.name):
+            requests = self._together()
+            served = served or any(request.marked for request in requests)
+            if all(request.marked for request in requests):
+                break
+        req = self.replays.connect(self.stream, kind=zmq.REQ)
+        self.replays.request(req, self.session.recorder.newest(self.stream.name) or 0, situation="req")
+        self.replays.await_answers([req])
+        return served
+
+    def _together(self) -> list[Request]:
         declared = self.bounds.replay_clients
         count = max(1, declared if self.scale.clients is None else min(self.scale.clients, declared))
         clients = [self.replays.connect(self.stream) for _ in range(count)]
         newest = self.session.recorder.newest(self.stream.name) or 0
-        for at, client in enumerate(clients):
+        requests = [
             self.replays.request(client, at * newest // count, situation="together")
+            for at, client in enumerate(clients)
+        ]
         for _ in range(count):
             if self.traffic is not None:
                 self.traffic.one()
             self.replays.listen(0)
         self.replays.await_answers(clients)
-        req = self.replays.connect(self.stream, kind=zmq.REQ)
-        self.replays.request(req, newest, situation="req")
-        self.replays.await_answers([req])
-        return any(request.marked for client in clients for request in client.requests)
+        return requests
 
     # clients that pause
 
@@ -155,26 +172,26 @@ class Attack:
             client.reading = True
             client.heard_at = time.monotonic()
         if ask_behind:
-            self.hear_out(clients, numbers)
+            self.replays.hear_out(clients, numbers)
         self.replays.await_answers(clients)
 
-    def hear_out(self, clients: list[Client], numbers: Sequence[int]) -> None:
-        """Hear connections until they are silent; then ask on those that owe an answer, from about their last number.
-
-        A connection keeps its order, so that the answer to the last request shows that the others will not come.
-        """
-        for client in clients:
-            while not client.idle and time.monotonic() - client.heard_at < QUIET_S and self.session.left() > 0:
-                self.replays.listen(POLL_MS)
-            last = client.last
-            if client.idle or last is None or client.lost:
-                continue
-            unanswered = {request.start for request in client.requests if not request.messages}
-            start = max((n for n in numbers if n <= last and n not in unanswered), default=last)
-            self.replays.request(client, start, situation="behind")
-
     def paused(self, whole: Request) -> None:
-        """Two connections that do not read, and beside them live batches and clients that do."""
+        """Two connections that do not read, and beside them live batches and clients that do.
+
+        Again where an answer does not come to its end.
+        """
+        self._repeat(self._paused, whole)
+
+    def _repeat(self, attack: Callable[[Request], bool], whole: Request) -> None:
+        """An attack until it says that it got its answers, or it is certain that it will not; then of what is there."""
+        found: Request | None = whole
+        for attempt in self.session.attempts(self.stream.name):
+            if attempt:
+                found = self.whole()
+            if found is None or attack(found):
+                break
+
+    def _paused(self, whole: Request) -> bool:
         began = time.monotonic()
         clients = [self.pause(whole.numbers, mark, beyond=BEYOND if mark == MARKS[-1] else 0) for mark in MARKS]
         middle = whole.numbers[len(whole.numbers) // 2]
@@ -186,9 +203,16 @@ class Attack:
             self.live("replay")
         self.resume(clients, time.monotonic() - began, whole.numbers, ask_behind=True)
         self.replays.ask(self.stream, 0)
+        return not any(_in_vain(client) for client in clients)
 
     def beside(self, start: int) -> bool:
-        """Two more clients; whether both are served, in half the time that those who pause may pause."""
+        """Two more clients; whether both are served, in half the time that those who pause may pause.
+
+        Again where one is not.
+        """
+        return any(self._beside(start) for _ in self.session.attempts(self.stream.name))
+
+    def _beside(self, start: int) -> bool:
         clients = [self.replays.connect(self.stream) for _ in range(2)]
         requests = [self.replays.request(client, start, situation="beside") for client in clients]
         bound = min(self.session.limits.replay_s, self.bounds.replay_resume_s / 2)
@@ -196,13 +220,16 @@ class Attack:
         return all(request.outcome == "marker" for request in requests)
 
     def evicted(self, whole: Request) -> None:
-        """A connection that does not read while the ring evicts what it is still owed."""
+        """A connection that does not read while the ring evicts what it is still owed; again where it breaks off."""
+        self._repeat(self._evicted, whole)
+
+    def _evicted(self, whole: Request) -> bool:
         ring = self.session.statement.ring
         newest = self.session.recorder.newest(self.stream.name)
         if self.traffic is None or ring is None or newest is None:
-            return
+            return True
         if len(whole.numbers) < min(self.scale.retained, ring) // 2 or ring > self.scale.evicted:
-            return
+            return True
         began = time.monotonic()
         client = self.pause(whole.numbers, MARKS[0])
         # What is left of the answers then is little, and everything before it is gone.
@@ -210,6 +237,7 @@ class Attack:
         self.session.settle()
         self.resume([client], time.monotonic() - began, whole.numbers)
         self.replays.ask(self.stream, 0)
+        return not _in_vain(client)
 
     def crowd(self, whole: Request) -> None:
         """As many clients as are declared, and some more, none of which reads; those that came last may be dropped."""
@@ -270,6 +298,12 @@ class Attack:
         self.session.mark(load, self.stream.name)
 
 
+def _in_vain(client: Client) -> bool:
+    """Whether it was awaited in vain what it is owed, whatever becomes of requests beyond those that may wait."""
+    vain = (request for request in client.requests if request.outcome in ("timeout", "unreachable"))
+    return any(request.situation != "beyond" for request in vain)
+
+
 def _attack(session: Session, scale: Scale) -> None:
     """Every stream that has a replay endpoint."""
     for stream in session.streams:
@@ -287,6 +321,9 @@ def _attack(session: Session, scale: Scale) -> None:
             if not attack.together():
                 continue
             attack.paused(whole)
+            if (now := attack.whole()) is not None:
+                SlowReader(session, replays, stream, now.numbers).run()
+                replays.ask(stream, 0)
             if scale.clients is None:
                 attack.crowd(whole)
             attack.evicted(whole)

@@ -37,7 +37,7 @@ PROBE = Probe(
     name="restart",
     run=run,
     needs=frozenset({"restart"}),
-    serves="SEQ-001 SEQ-002 SEQ-007 SEQ-008 SEQ-009 SEQ-019 SEQ-020 REP-001 REP-002 REP-003 REP-013 REP-014",
+    serves="SEQ-001 SEQ-002 SEQ-007 SEQ-008 SEQ-009 SEQ-019 SEQ-020 REP-001 REP-026 REP-002 REP-003 REP-013 REP-014",
     must_survive=("KVW-SEQ-007",),
     bounds="handshakes within handshake_s, both witnesses primed within prime_s, replay as in the replay probe",
 )

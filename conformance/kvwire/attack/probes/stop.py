@@ -17,8 +17,10 @@ from kvwire.attack.probes.kit.session import Instance, Probe, Session
 from kvwire.attack.probes.kit.subscribers import Subscriber, Subscribers
 from kvwire.attack.relay import Relay
 from kvwire.standard.protocol import AdapterError, Bound, Refused
+from kvwire.trace.attempts import ATTEMPTS
 from kvwire.trace.marks import BurstBegins
 from kvwire.wire.endpoint_rules import NO_REPLAY, connectable
+from kvwire.wire.framing import SEND_MARK
 
 BATCHES = 128
 BLOCKS = 64
@@ -66,15 +68,26 @@ def run(session: Session) -> None:
 
 
 def saturated(session: Session) -> None:
-    """Let another instance accept more than reaches its subscriber, stop it at once, and let everything pass."""
+    """Let another instance accept more than reaches its subscriber, stop it at once, and let everything pass.
+
+    Again, with one more, where that lost some.
+    """
+    for _ in range(ATTEMPTS):
+        if not _saturated(session) or session.left() <= 0:
+            break
+
+
+def _saturated(session: Session) -> bool:
+    """Whether a stop lost some."""
     with Sandbox() as sandbox, Subscribers(session) as subscribers, session.fresh() as (instance,):
         try:
             bound = _begin(session, Lifecycle(session, sandbox, subscribers), instance)
             if bound is not None and (place := connectable(bound.endpoint)) is not None:
                 with Relay(place) as relay:
-                    _burst(session, instance, bound, subscribers.listen(instance.name, relay.endpoint), relay)
+                    return _burst(session, instance, bound, subscribers.listen(instance.name, relay.endpoint), relay)
         except (AdapterError, Refused):  # it stands in the record of the call
-            return
+            return False
+    return False
 
 
 def _begin(session: Session, lifecycle: Lifecycle, instance: Instance) -> Bound | None:
@@ -95,8 +108,11 @@ class _Work:
         self.driver = instance.driver
         self.publishes = "publish" in self.driver.can
         self.offers = Offers(session.seed, session.statement.algorithm, session.block_size, rank)
-        room = min(filter(None, (session.start.queue, session.start.hwm)), default=2 * BATCHES)
-        self.count = max(1, min(BATCHES, room // 2))
+        queue = session.start.queue or session.statement.queue
+        hwm = session.start.hwm or SEND_MARK
+        past = 2 * queue if queue is not None and queue <= BATCHES else BATCHES
+        self.count = max(1, min(max(BATCHES, past), hwm // 2))
+        """More than a small queue takes, and no more than a socket holds: what that discards no call tells."""
 
     def one(self) -> None:
         if self.publishes:
@@ -104,20 +120,20 @@ class _Work:
         else:
             self.driver.cache(self.offers.tokens(1))
 
-    def many(self) -> None:
+    def many(self) -> int:
+        """Offer them at once; how many batches were accepted, at least."""
         if not self.publishes:
             for _ in range(PROMPTS):
                 self.driver.cache(self.offers.tokens(BLOCKS // 2))
-            return
+            return PROMPTS
         batches = [self.offers.batch(self.offers.root(BLOCKS)) for _ in range(self.count)]
         if "burst" in self.driver.can:
-            self.driver.burst(batches)
-        else:
-            for batch in batches:
-                self.driver.publish(batch)
+            return sum(self.driver.burst(batches).accepted)
+        return sum(self.driver.publish(batch).accepted for batch in batches)
 
 
-def _burst(session: Session, instance: Instance, bound: Bound, subscriber: Subscriber, relay: Relay) -> None:
+def _burst(session: Session, instance: Instance, bound: Bound, subscriber: Subscriber, relay: Relay) -> bool:
+    """Whether the last that was accepted did not come."""
     work = _Work(session, instance, bound.rank)
     end = time.monotonic() + session.limits.prime_s
 
@@ -132,13 +148,14 @@ def _burst(session: Session, instance: Instance, bound: Bound, subscriber: Subsc
     work.one()
     while not session.wait(heard, RETRY_S):
         if time.monotonic() >= end or session.left() <= 0:
-            return
+            return False
         work.one()
     relay.stop()
     subscriber.quiet(session, QUIET_S)
     _stats(instance)
     session.mark(BurstBegins(), instance.name)
-    work.many()
+    before = subscriber.seen
+    accepted = work.many()
     opening = threading.Timer(min(SHUT_S, session.statement.bounds.stop_s / 4), relay.go)
     began = time.monotonic()
     opening.start()
@@ -153,6 +170,7 @@ def _burst(session: Session, instance: Instance, bound: Bound, subscriber: Subsc
     subscriber.quiet(session, QUIET_S)
     freed(session, instance.name, served(bound), began)
     _stats(instance)
+    return subscriber.seen - before < accepted
 
 
 def _stats(instance: Instance) -> None:

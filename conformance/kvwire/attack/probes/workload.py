@@ -10,6 +10,7 @@ import msgspec
 from kvwire.attack.probes.kit.drained_prompts import DrainedPrompts
 from kvwire.attack.probes.kit.offers import Event, Offers
 from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.attack.probes.kit.tagged_batches import AGAIN_S
 from kvwire.attack.probes.live import HEARD
 from kvwire.standard.protocol import Failed, Refused
 from kvwire.trace.marks import TailDone
@@ -252,9 +253,12 @@ def run_batches(session: Session) -> None:
 
 
 def _await_any(session: Session) -> None:
-    """Where nothing was heard of what was offered, wait for it, and record that it was waited for in vain."""
-    stream, bound = session.driven.name, session.limits.settle_s
-    if not session.wait(lambda: session.recorder.newest(stream) is not None, bound):
+    """Where nothing was heard of what was offered, wait for it until it is certain, and record what was in vain."""
+    stream = session.driven.name
+    for attempt in session.attempts():
+        bound = AGAIN_S if attempt else session.limits.settle_s
+        if session.wait(lambda: session.recorder.newest(stream) is not None, bound):
+            break
         session.mark(TailDone(outcome="bound", after_s=bound, bound_s=bound), stream)
 
 

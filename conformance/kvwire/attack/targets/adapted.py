@@ -1,4 +1,4 @@
-"""Publishers that are driven through an adapter in a child process: ``exec:``, ``reference:`` and ``mutant:``."""
+"""Publishers that run in a child process: ``exec:``, ``reference:``, ``mutant:`` and ``honest:``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kvwire.attack.probes.kit.session import Instance
 from kvwire.attack.targets.endpoints import reachable
 from kvwire.attack.targets.process import AdapterProcess
+from kvwire.attack.targets.served import ServedTarget
 from kvwire.attack.targets.target import Opened, Options, TargetError
 from kvwire.attack.witness import Recorder
 from kvwire.standard import statement as statements
 from kvwire.standard.protocol import AdapterError, Bound, Hello, Refused, Start, declared
 from kvwire.standard.statement import Statement, StatementError, Stream
 
+if TYPE_CHECKING:
+    from kvwire.peers.honest.mark import Honest
+
 START_TEXTS = ("endpoint", "replay", "topic")
 START_INTEGERS = ("rank", "world", "ranks_per_host", "queue", "hwm", "ring", "cap", "block_size", "capacity")
 PEER_OPTIONS = ("algorithm", "role", "multimodal", "salt", "heartbeat")
 ROLES = ("cache", "publish")
+MODULES = {"reference": "reference", "mutant": "mutants", "honest": "honest"}
+"""What serves each kind of peer of ours."""
 CAPACITY = 256
 """Blocks in the cache of a peer of ours unless asked otherwise: few, so that a short run evicts."""
 RING = 600
@@ -125,18 +132,25 @@ def command(text: str) -> AdapterTarget:
     return AdapterTarget(text, words)
 
 
-def peer(text: str) -> AdapterTarget:
-    """The target of ``reference:?OPTIONS`` or ``mutant:NAME?OPTIONS``.
+def peer(text: str) -> AdapterTarget | ServedTarget:
+    """The target of ``reference:?OPTIONS``, ``mutant:NAME?OPTIONS`` or ``honest:NAME?OPTIONS``.
 
     Raises:
-        TargetError: for an unknown mutant or option.
+        TargetError: for an unknown name or option.
     """
     kind, _, rest = text.partition(":")
     name, _, query = rest.partition("?")
     options = Options.read(text, query, (*PEER_OPTIONS, *START_TEXTS, *START_INTEGERS))
-    arguments = ["-P", "-m", f"kvwire.peers.{'reference' if kind == 'reference' else 'mutants'}"]
+    arguments = ["-P", "-m", f"kvwire.peers.{MODULES[kind]}"]
+    own: dict[str, Any] = {}
     if kind == "mutant":
         arguments.append(_known_mutant(text, name))
+    elif kind == "honest":
+        honest = _known_honest(text, name)
+        arguments.append(name)
+        if honest.api:
+            return ServedTarget(text, (sys.executable, *arguments), _paths())
+        own = _started(honest)
     elif name:
         raise TargetError(f"{text!r}: {name!r} says nothing here; options follow a question mark: reference:?ring=100")
     if (algorithm := options.one_of("algorithm", _algorithms())) is not None:
@@ -155,6 +169,7 @@ def peer(text: str) -> AdapterTarget:
         "capacity": CAPACITY,
         "ring": RING,
         "topic": TOPIC,
+        **own,
         **values,
         **{k: n for k, n in numbers.items() if n is not None},
     }
@@ -167,6 +182,19 @@ def _known_mutant(text: str, name: str) -> str:
     if name not in MUTANTS:
         raise TargetError(f"{text!r}: there is no mutant {name!r}; there are {', '.join(MUTANTS)}")
     return name
+
+
+def _known_honest(text: str, name: str) -> Honest:
+    from kvwire.peers.honest.catalog import HONEST
+
+    if name not in HONEST:
+        raise TargetError(f"{text!r}: there is no honest peer {name!r}; there are {', '.join(HONEST)}")
+    return HONEST[name]
+
+
+def _started(peer: Honest) -> dict[str, Any]:
+    """What an honest peer is started with."""
+    return {field: value for field in Start.__struct_fields__ if (value := getattr(peer.start, field)) is not None}
 
 
 def _algorithms() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from kvwire.attack.targets.target import Target, TargetError, TraceTarget
 KINDS = (
     "reference:?OPTIONS",
     "mutant:NAME",
+    "honest:NAME",
     "zmq:ENDPOINT?replay=…",
     "exec:COMMAND",
     "trace:FILE",
@@ -25,7 +26,7 @@ def parse(text: str) -> Target:
     """
     kind, colon, rest = text.partition(":")
     match kind if colon else "":
-        case "reference" | "mutant":
+        case "reference" | "mutant" | "honest":
             return adapted.peer(text)
         case "zmq":
             return listening.endpoint(text)

@@ -162,6 +162,7 @@ class AdapterProcess:
         )
         for reader in self._readers:
             reader.start()
+        recorder.stalls.watch(self._process.pid, stream)
         recorder.note(ProcessStart(command=tuple(self.command)), stream)
 
     def _read_answers(self, stdout: IO[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kvwire.cache.chains import ROOT, Chain, Chains, extend
@@ -94,6 +95,7 @@ class Items(Area):
         item goes on as long as the ids behind its digest count up.
         """
         known = self._of_prompts(event.block_size or 1)
+        in_clear = any(isinstance(token, bytes) for token in event.tokens)
         keys = event.mm_keys or ((),) * len(event.hashes)
         if len(keys) != len(event.hashes):
             return
@@ -103,6 +105,8 @@ class Items(Area):
             if expected is not None:
                 fault = _differ(expected, own)
                 told = told or bool(expected)
+            elif not in_clear:
+                continue
             else:
                 fault = _contradicts(event, keys, index)
                 told = told or any(isinstance(token, bytes) for token in event.block(index))
@@ -165,10 +169,10 @@ def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, s
             begun.setdefault(token, []).append(at)
     if not any(isinstance(token, bytes) for token in event.tokens):
         return None
-    here = {digest for digest, places in begun.items() if places[-1] >= start}
-    first = {digest for digest, offset in own if offset == 0}
-    if here != first:
-        begin = _text([(digest, 0) for digest in sorted(here)])
+    here = Counter(digest for digest, places in begun.items() for at in places if at >= start)
+    first = Counter(digest for digest, offset in own if offset == 0)
+    if here.keys() != first.keys() or first.total() > here.total():
+        begin = _text([(digest, 0) for digest in sorted(here.elements())])
         return f"keys at offset 0 for the digest tokens of the block: {begin}", _text(own)
     for digest in {digest for digest, offset in own if offset and digest in begun}:
         places, offsets = begun[digest], sorted(offset for key, offset in own if offset and key == digest)

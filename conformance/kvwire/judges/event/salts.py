@@ -53,7 +53,11 @@ class Salts(Area):
             links = [link for link, _ in self.chains.stored(event, batch.record)] if event.whole else []
             self.scope_tag(batch, event, links)
 
-    @judge("KVW-EVT-019", unclaimed=unless(lambda _, statement: statement.salt != "clear"))
+    @judge(
+        "KVW-EVT-019",
+        unclaimed=unless(lambda _, statement: statement.salt != "clear"),
+        declares='salt other than "clear"',
+    )
     def no_salt(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-EVT-019: A publisher MUST NOT put the clear text of a cache salt into an event unless it declares
         `salt = "clear"`.
@@ -75,14 +79,14 @@ class Salts(Area):
                 return
         say.saw()
 
-    @judge("KVW-EVT-028", unclaimed=unless(lambda _, statement: statement.salt == "tag"))
+    @judge("KVW-EVT-028", unclaimed=unless(lambda _, statement: statement.salt == "tag"), declares='salt = "tag"')
     def scope_tag(self, say: Say, batch: Batch, event: Event, links: Iterable[Link]) -> None:
         """KVW-EVT-028: A publisher that declares `salt = "tag"` MUST send the scope tag of the salt in the key `scope`
         of every `BlockStored` of a salted chain, location updates excepted.
 
         A tag has its form whoever used the salt, in a location update too. Which salt it is of, and that one has to be
-        there, is known of chains that prompts of ours explain; with a deployment key only that one salt has one tag,
-        and no other has it.
+        there, is known of chains that prompts of ours explain; with a deployment key only that it is not the tag
+        without one, that one salt has one tag, and that no other has it.
         """
         if event.scope is not None and not TAG.match(event.scope):
             say.broke("a scope tag of 16 lower-case hex digits", repr(event.scope), at_batch(batch, event=event))
@@ -114,13 +118,16 @@ class Salts(Area):
 
     def _expected(self, salts: list[str]) -> str:
         if self.context.statement.scope_key:
-            return f"the scope tag of the salt {' or '.join(map(repr, salts))}"
+            return f"the scope tag of the salt {' or '.join(map(repr, salts))} by the deployment key"
         return f"the scope tag {' or '.join(f'{scope_tag(salt)} of the salt {salt!r}' for salt in salts)}"
 
     def _fits(self, tag: str, salts: list[str]) -> bool:
         """Whether a tag can be that of one of these salts."""
+        bare = tag in map(scope_tag, salts)
         if not self.context.statement.scope_key:
-            return tag in map(scope_tag, salts)
+            return bare
+        if bare:
+            return False
         owner = next((salt for salt, own in self.tags.items() if own == tag), None)
         if owner is None and len(salts) == 1:
             return self.tags.setdefault(salts[0], tag) == tag

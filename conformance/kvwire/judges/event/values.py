@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from kvwire.cache.ledger import State
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Say, at_batch, judge, unless, unused
+from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
 from kvwire.judges.facts import Change
 from kvwire.judges.step import Step
 from kvwire.judges.verdict import EXAMPLES
 from kvwire.standard.statement import Group
+from kvwire.trace.calls import StartCall
+from kvwire.trace.records import told
 from kvwire.wire import dialect
 from kvwire.wire.events import Event, Flaw
 from kvwire.wire.plain import Shape
@@ -16,17 +18,27 @@ from kvwire.wire.plain import Shape
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
 TYPED = frozenset(dialect.TYPED)
 """The keys whose types KVW-EVT-021 fixes."""
+OTHER_GROUPS = "the groups are others than `start` asked for: was the publisher told of them?"
 
 
 class Values(Area):
     """Reads every event of the timeline."""
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.asked = any(start.groups for _, start in told(self.facts.stimuli, StartCall) if start.succeeded)
+        """Whether groups are not what the publisher declares, but what the harness asked for."""
+
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self.facts.sizes.clear()
+        self._begin()
 
     def on_gap(self, gap: Gap) -> None:
         if gap.maybe_restart:
-            self.facts.sizes.clear()
+            self._begin()
+
+    def _begin(self) -> None:
+        self.facts.sizes.clear()
+        self.facts.named_kinds.clear()
 
     def on_step(self, step: Step) -> None:
         for shape, count in step.shapes.items():
@@ -34,7 +46,7 @@ class Values(Area):
         self.own_group.saw(step.removed)
         self.signed_hashes.saw(step.negative)
         self.signed_hashes.broke_more(step.unsigned)
-        self.declared_kind.saw(step.declared_kinds)
+        self.one_kind.saw(step.named_kinds)
 
     def _shape(self, shape: Shape, count: int) -> None:
         """So many events of one shape."""
@@ -107,7 +119,7 @@ class Values(Area):
         if "extra_keys" in event.keys:
             self.extra_keys(batch, flaws.get("extra-keys"))
         if event.spec_kind is not None or event.window is not None:
-            self.declared_kind(batch, event)
+            self.one_kind(batch, event)
         if self.facts.location:
             self.location_update()
             return
@@ -238,13 +250,17 @@ class Values(Area):
         a stream within an incarnation and is the declared one where one is declared for the group, location updates
         and partial entries excepted.
 
-        Where partial entries are declared and the size of the group is not known, a single block can be one.
+        Where partial entries are declared and the size of the group is not known, a single block can be one. Groups
+        that the harness asked for are no declaration: an adapter that did not hand them on is not the publisher.
         """
         size = event.block_size
         if flaw is None and size is not None and "engine" not in self.muted:
             if self.facts.partial:
                 return
             declared = self.context.statement.declared_block_size(event.group)
+            if declared is not None and size != declared and self.asked:
+                say.open(OTHER_GROUPS)
+                return
             if declared is not None and size != declared:
                 flaw = _another_size(event, declared, "as declared")
             elif self.facts.partial is None:
@@ -354,27 +370,36 @@ class Values(Area):
                 at_batch(batch, event=event),
             )
 
-    @judge("KVW-EVT-036", unclaimed=unless(lambda _, statement: any(map(_described, statement.groups))))
-    def declared_kind(self, say: Say, batch: Batch, event: Event) -> None:
-        """KVW-EVT-036: A publisher MUST send, in the stores of a group for which a kind or window is declared, that
-        kind and window, if it sends any.
+    @judge(
+        "KVW-EVT-036",
+        unclaimed=unless(lambda _, statement: any(map(_described, statement.groups))),
+        declares="groups.kind",
+    )
+    def one_kind(self, say: Say, batch: Batch, event: Event) -> None:
+        """KVW-EVT-036: A publisher MUST send, in the stores of a group that name a kind or window, one and the same
+        kind and window within an incarnation, and those that are declared where any are.
 
-        A declared kind without a window declares that there is none.
+        A declared kind without a window declares that there is none. Groups that the harness asked for are as for
+        KVW-EVT-014.
         """
-        group = self.context.statement.group(event.group)
-        if group is None or not _described(group):
+        told, group = (event.spec_kind, event.window), self.context.statement.group(event.group)
+        before = self.facts.named_kinds.setdefault(event.group, (told, batch))
+        if group is not None and _described(group):
+            expected, why = (event.spec_kind if group.kind is None else group.kind, group.window), "as declared"
+        elif before[1] is batch and before[0] == told:
             return
-        kind = event.spec_kind if group.kind is None else group.kind
-        if (event.spec_kind, event.window) == (kind, group.window):
-            say.saw()
         else:
-            say.broke(
-                f"{_kind(kind, group.window)} in group {event.group}, as declared",
-                _kind(event.spec_kind, event.window),
-                at_batch(batch, event=event),
-            )
+            expected, why = before[0], f"as in number {before[1].number}"
+        if told == expected:
+            say.saw()
+        elif self.asked:
+            say.open(OTHER_GROUPS)
+        else:
+            say.broke(f"{_kind(*expected)} in group {event.group}, {why}", _kind(*told), at_batch(batch, event=event))
 
-    @judge("KVW-EVT-037", unclaimed=unless(lambda _, statement: statement.form != "map"))
+    @judge(
+        "KVW-EVT-037", unclaimed=unless(lambda _, statement: statement.form != "map"), declares='form other than "map"'
+    )
     def declared_form(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-EVT-037: A publisher that declares a legacy form of events MUST send every event in that form.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvwire.history.exchanges import Exchange, Item
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_record, judge, unless
+from kvwire.judges.patience import Patience
 from kvwire.judges.verdict import Where
 from kvwire.wire.framing import END_SEQUENCE, number_of
 
@@ -16,6 +17,8 @@ CUT_SHORT = {
     "over": "the run ended in the middle of it",
 }
 """Outcomes of an exchange that leave open how the publisher would have ended it."""
+LEGACY_FORMS = ("replay-bare", "none")
+"""What can be declared of replay besides the form of this edition."""
 
 
 class Answers(Area):
@@ -31,6 +34,9 @@ class Answers(Area):
         """Whether a request for which nothing is retained was answered with an end marker so far."""
         self.served = False
         """Whether a well-formed request was answered so far."""
+        self.ended = Patience(self.one_end)
+        self.ended_nothing = Patience(self.end_of_nothing)
+        self.went_on = Patience(self.next_is_served)
 
     def finish(self) -> None:
         answers = self.facts.answers
@@ -50,6 +56,8 @@ class Answers(Area):
                     self.next_is_served(before, exchange, answered=bool(exchange.items))
                 if exchange.items or exchange.odd or not after_malformed:
                     self._well_formed(exchange, answer)
+                elif exchange.vain:
+                    continue  # it is asked for again
                 self.served = self.served or bool(exchange.items)
             else:
                 self.no_data_for_odd_frames(exchange)
@@ -58,12 +66,20 @@ class Answers(Area):
                 if exchange.followed and self.served and (exchange.ends or self.ends_nothing):
                     self.next_is_served(exchange, exchange, answered=bool(exchange.ends))
             before = exchange
+        for patience in (self.ended, self.ended_nothing, self.went_on):
+            patience.decide()
+
+    def _missed(self, patience: Patience, exchange: Exchange, expected: str, seen: str) -> None:
+        """A time alone decides; else something else that ended the exchange."""
+        for wait in exchange.waits(self.facts.stalls):
+            patience.missed(exchange.about, wait, expected, seen, Where(record=exchange.done))
 
     def _well_formed(self, exchange: Exchange, answer: Answer | None) -> None:
         sent = self.facts.sent[None if answer is None else answer.incarnation]
         for item in exchange.data:
             number = number_of(item.sequence)
             record = None if number is None else sent.get(number)
+            self.declared_form(item)
             live = None if record is None else self.facts.recent.get(record)
             self.as_live(item, None if live is None else live.frames)
         if exchange.odd:
@@ -121,6 +137,28 @@ class Answers(Area):
                 )
                 return
 
+    @judge(
+        "KVW-REP-026",
+        unclaimed=unless(lambda _, statement: statement.replay_form in LEGACY_FORMS),
+        declares='replay_form other than "replay-topic"',
+        memory="O(1)",
+    )
+    def declared_form(self, say: Say, item: Item) -> None:
+        """KVW-REP-026: A publisher that declares another replay form than `replay-topic` MUST keep to it: replayed
+        batches without a topic frame under `replay-bare`, none under `none`.
+
+        That the form it keeps to is no form of this edition is for KVW-REP-001.
+        """
+        form = self.context.statement.replay_form
+        if form not in LEGACY_FORMS:
+            return
+        if form == "replay-bare" and item.topic is None:
+            say.saw()
+        else:
+            expected = "no batch, as no replay is declared" if form == "none" else "a batch without a topic frame"
+            seen = "replay-bare" if item.topic is None else "replay-topic"
+            say.broke(expected, f"a batch of {len(item.frames)} frames (form {seen})", _at(item))
+
     def odd_shape(self, exchange: Exchange) -> None:
         """Messages that are neither form of a batch, nor an end marker of another shape (KVW-REP-003)."""
         for record, frames in exchange.odd:
@@ -172,10 +210,15 @@ class Answers(Area):
             return
         if len(ends) == 1 and ends[0].topic is not None and exchange.items[-1] is ends[0] and ends[0].topic == b"":
             say.saw()
+            self.ended.came(exchange.about)
             return
+        expected = "exactly one end marker: empty, empty, ff×8, payload"
         if not ends:
             seen = f"no end marker within the bound after {len(exchange.data)} batches{exchange.oddities}"
             where = Where(record=exchange.done)
+            if exchange.vain:
+                self._missed(self.ended, exchange, expected, seen)
+                return
         elif len(ends) > 1:
             seen = f"{len(ends)} end markers"
             where = _at(ends[1])
@@ -188,7 +231,7 @@ class Answers(Area):
         else:
             seen = "batches after the end marker"
             where = _at(ends[0])
-        say.broke("exactly one end marker: empty, empty, ff×8, payload", seen, where)
+        say.broke(expected, seen, where)
 
     @judge("KVW-REP-004", memory="O(1)")
     def end_of_nothing(self, say: Say, exchange: Exchange) -> None:
@@ -198,19 +241,23 @@ class Answers(Area):
         Only requests for which nothing is retained, so that this and KVW-REP-003 fail apart. Of requests under pressure
         others speak: they may be dropped, and their client may be gone.
         """
+        expected = f"the end marker alone for start {exchange.start}, above everything sent"
+        seen = f"no answer within the bound{exchange.oddities}"
         if exchange.ends:
             say.saw()
+            self.ended_nothing.came(exchange.about)
         elif exchange.outcome in CUT_SHORT:
             say.open(f"no end marker: {CUT_SHORT[exchange.outcome]}")
+        elif exchange.vain:
+            self._missed(self.ended_nothing, exchange, expected, seen)
         else:
-            say.broke(
-                f"the end marker alone for start {exchange.start}, above everything sent",
-                f"no answer within the bound{exchange.oddities}",
-                Where(record=exchange.done),
-            )
+            say.broke(expected, seen, Where(record=exchange.done))
 
     @judge(
-        "KVW-REP-014", unclaimed=unless(lambda _, statement: "end_payload" not in statement.extensions), memory="O(1)"
+        "KVW-REP-014",
+        unclaimed=unless(lambda _, statement: "end_payload" not in statement.extensions),
+        declares='extensions other than "end_payload"',
+        memory="O(1)",
     )
     def empty_marker(self, say: Say, exchange: Exchange) -> None:
         """KVW-REP-014: A publisher MUST NOT put a payload into the end marker unless it declares the extension
@@ -283,17 +330,18 @@ class Answers(Area):
         The next one of all, which comes over another connection, and the next one on the same connection, for which
         nothing is retained. A publisher that had served none of its kind before either shows nothing by this.
         """
+        where = "on the same connection" if exchange is malformed else "on another connection"
+        expected = f"an answer to the well-formed request after a malformed one ({malformed.kind}), {where}"
+        seen = f"nothing within the bound{exchange.oddities}"
         if answered:
             say.saw()
         elif exchange.outcome in CUT_SHORT:
             say.open(f"no answer: {CUT_SHORT[exchange.outcome]}")
+        elif exchange.vain:
+            for wait in exchange.waits(self.facts.stalls):
+                self.went_on.missed(malformed.client, wait, expected, seen, Where(record=exchange.done))
         else:
-            where = "on the same connection" if exchange is malformed else "on another connection"
-            say.broke(
-                f"an answer to the well-formed request after a malformed one ({malformed.kind}), {where}",
-                f"nothing within the bound{exchange.oddities}",
-                Where(record=exchange.done),
-            )
+            say.broke(expected, seen, Where(record=exchange.done))
 
     @judge("KVW-REP-016", memory="O(1)")
     def marker_alone(self, say: Say, exchange: Exchange) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kvwire.history.exchanges import UNTOLD, Exchange, Hole, Sent, holes
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_record, judge
+from kvwire.judges.patience import Patience
 from kvwire.judges.verdict import Where
 from kvwire.trace.marks import ReplayResumed
 from kvwire.trace.records import told
@@ -19,12 +20,27 @@ class Completeness(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self.went_on = Patience(self.goes_on_from_oldest)
+        self.completed = Patience(self.resumes)
         self.resumed: dict[str, ReplayResumed] = {}
 
     def finish(self) -> None:
         self.resumed = {resumed.connection: resumed for _, resumed in told(self.facts.stimuli, ReplayResumed)}
         self._retained()
         self._slow()
+        self._too_few()
+        self.went_on.decide()
+        self.completed.decide()
+
+    def _too_few(self) -> None:
+        """A full pipe was wanted, and nowhere could more be asked for than pipes take."""
+        beside = (told(records, ReplayResumed) for records in self.context.instances.values())
+        tried = [*self.resumed.values(), *(resumed for found in beside for _, resumed in found)]
+        if self.resumed and not any(resumed.overflows for resumed in tried):
+            most = max(resumed.requests * resumed.retained for resumed in tried)
+            self.complete.open(
+                f"{most} batches at once are fewer than the pipes of a connection take, and none was full"
+            )
 
     # every client
 
@@ -210,12 +226,16 @@ class Completeness(Area):
                 say.saw()
             return
         went_on = "the end marker" if exchange.ends else "nothing"
-        say.broke(
+        expected = (
             f"number {hole.retained[0]}, the oldest retained after {hole.evicted} batches from {hole.first} on were "
-            "evicted",
-            f"{went_on if hole.end is None else f'number {hole.end}'} next",
-            Where(record=exchange.done),
+            "evicted"
         )
+        seen = f"{went_on if hole.end is None else f'number {hole.end}'} next"
+        if hole.end is None and exchange.vain:
+            for wait in exchange.waits(self.facts.stalls):
+                self.went_on.missed(exchange.client, wait, expected, seen, Where(record=exchange.done))
+        else:
+            say.broke(expected, seen, Where(record=exchange.done))
 
     @judge("KVW-REP-010")
     def resumes(self, say: Say, exchange: Exchange, left_out: tuple[Hole, ...]) -> None:
@@ -237,11 +257,12 @@ class Completeness(Area):
             say.saw()
         else:
             retained = sum(len(hole.retained) for hole in left_out)
-            say.broke(
-                f"{len(exchange.data) + retained} batches and the end marker after a pause within {bound:g} s",
-                f"{len(exchange.data)} batches and no end marker (receive high-water mark {resumed.rcvhwm})",
-                Where(record=exchange.done),
-            )
+            expected = f"{len(exchange.data) + retained} batches and the end marker after a pause within {bound:g} s"
+            seen = f"{len(exchange.data)} batches and no end marker (receive high-water mark {resumed.rcvhwm})"
+            for wait in exchange.waits(self.facts.stalls):
+                self.completed.missed(exchange.client, wait, expected, seen, Where(record=exchange.done))
+            if not exchange.vain:
+                say.broke(expected, seen, Where(record=exchange.done))
 
 
 def _tells(answer: Answer, newest: int) -> bool:

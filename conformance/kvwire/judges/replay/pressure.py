@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 
 from kvwire.history.exchanges import UNTOLD, Exchange
 from kvwire.judges.area import Area, Say, judge
+from kvwire.judges.patience import Patience
 from kvwire.judges.verdict import Where
+from kvwire.trace.attempts import Wait
 from kvwire.trace.marks import LiveAwaited, ReplayLoad
 from kvwire.trace.records import told
 
@@ -23,21 +26,22 @@ class Pressure(Area):
     memory = "O(requests)"
 
     def finish(self) -> None:
-        in_peace = True
-        for index, awaited in told(self.facts.stimuli, LiveAwaited):
-            if awaited.during == "nothing":
-                in_peace = awaited.outcome == "seen"
-            elif awaited.during == "replay":
-                self.live_in_time(index, awaited, in_peace=in_peace)
-            else:
-                self.goes_on_live(index, awaited)
+        waits = list(self.facts.stalls.waits(self.facts.stimuli, LiveAwaited))
+        self.live_in_time(waits)
+        after_vanished = Patience(self.goes_on_serving)
+        for index, awaited, wait in waits:
+            if awaited.during == "vanished":
+                self._live_after(after_vanished, index, awaited, wait)
+        together = Patience(self.at_once)
         for exchange in self.facts.exchanges.values():
             if exchange.situation in ("together", "beside"):
-                self.at_once(exchange)
+                self.at_once(exchange, together)
             elif exchange.situation == "after":
-                self.goes_on_serving(exchange)
+                self.goes_on_serving(exchange, after_vanished)
             elif exchange.situation == "beyond" and exchange.outcome is not None:
                 self.bounded(exchange)
+        together.decide()
+        after_vanished.decide()
         loads = list(told(self.facts.stimuli, ReplayLoad))
         for before, under in itertools.pairwise(loads):
             if (before[1].phase, under[1].phase) == ("before", "under"):
@@ -48,27 +52,38 @@ class Pressure(Area):
     # the live stream
 
     @judge("KVW-REP-011", memory="O(1)")
-    def live_in_time(self, say: Say, index: int, awaited: LiveAwaited, *, in_peace: bool) -> None:
+    def live_in_time(self, say: Say, waits: Sequence[tuple[int, LiveAwaited, Wait]]) -> None:
         """KVW-REP-011: A publisher MUST NOT delay live publication by replay beyond the declared bound `live_delay_s`.
 
-        What the harness caused while replay was busy was seen before the bound was over, or it was not. Only
-        where one was seen in time when replay was idle: else something else delays it.
+        What the harness caused while replay was busy was seen before the bound was over, or it was not, in several
+        attempts. Only where one was seen in time when replay was idle: else something else delays it.
         """
-        if awaited.outcome == "seen":
-            say.saw()
-        elif not in_peace:
-            say.open("live batches were not seen in time without replay either")
-        else:
-            say.broke(
-                f"live batches within {awaited.bound_s:g} s while replay clients wait for their answers",
-                f"{awaited.heard or 0} of {awaited.offered} that were offered",
-                Where(record=index),
-            )
+        in_peace, group, patience = True, 0, Patience(say)
+        for index, awaited, wait in waits:
+            if awaited.during == "nothing":
+                in_peace, group = awaited.outcome == "seen", index
+            elif awaited.during != "replay":
+                group = index
+            elif awaited.outcome == "seen":
+                say.saw()
+                patience.came(group)
+                group = index
+            elif not in_peace:
+                say.open("live batches were not seen in time without replay either")
+            else:
+                patience.missed(
+                    group,
+                    wait,
+                    f"live batches within {awaited.bound_s:g} s while replay clients wait for their answers",
+                    f"{awaited.heard or 0} of {awaited.offered} that were offered",
+                    Where(record=index),
+                )
+        patience.decide()
 
     # many clients
 
     @judge("KVW-REP-012")
-    def at_once(self, say: Say, exchange: Exchange) -> None:
+    def at_once(self, say: Say, exchange: Exchange, patience: Patience) -> None:
         """KVW-REP-012: A publisher MUST serve several replay clients at once, up to the declared number
         `replay_clients`.
 
@@ -76,7 +91,7 @@ class Pressure(Area):
         not read.
         """
         beside = "while other clients do not read" if exchange.situation == "beside" else "together with others"
-        self._served(say, exchange, f"the end of an answer that was asked for {beside}")
+        self._served(say, exchange, f"the end of an answer that was asked for {beside}", patience)
 
     @judge("KVW-REP-017")
     def bounded(self, say: Say, exchange: Exchange) -> None:
@@ -86,37 +101,42 @@ class Pressure(Area):
         if not exchange.items and exchange.outcome not in UNTOLD:
             say.saw()
 
-    def _served(self, say: Say, exchange: Exchange, expected: str) -> None:
+    def _served(self, say: Say, exchange: Exchange, expected: str, patience: Patience) -> None:
+        seen = f"{len(exchange.data)} batches and no end marker in time ({exchange.outcome}){exchange.oddities}"
+        where = Where(record=exchange.done)
         if exchange.outcome == "marker":
             say.saw()
+            patience.came(exchange.about)
         elif exchange.outcome in UNTOLD:
             say.open(UNTOLD[exchange.outcome])
+        elif exchange.vain:
+            for wait in exchange.waits(self.facts.stalls):
+                patience.missed(exchange.about, wait, expected, seen, where)
         elif exchange.outcome is not None:
-            say.broke(
-                expected,
-                f"{len(exchange.data)} batches and no end marker in time ({exchange.outcome}){exchange.oddities}",
-                Where(record=exchange.done),
-            )
+            say.broke(expected, seen, where)
 
     # clients that vanish
 
     @judge("KVW-REP-018")
-    def goes_on_serving(self, say: Say, exchange: Exchange) -> None:
+    def goes_on_serving(self, say: Say, exchange: Exchange, patience: Patience) -> None:
         """KVW-REP-018: A publisher MUST go on serving live subscribers and other replay clients when a replay client
         vanishes.
         """
-        self._served(say, exchange, "an answer to another client after some vanished")
+        self._served(say, exchange, "an answer to another client after some vanished", patience)
 
-    def goes_on_live(self, index: int, awaited: LiveAwaited) -> None:
+    def _live_after(self, patience: Patience, index: int, awaited: LiveAwaited, wait: Wait) -> None:
         """KVW-REP-018, for live subscribers."""
         if awaited.outcome == "seen":
             self.goes_on_serving.saw()
-        else:
-            self.goes_on_serving.broke(
-                f"a live batch within {awaited.bound_s:g} s after replay clients vanished",
-                f"none, of {awaited.offered} that were offered",
-                Where(record=index),
-            )
+            patience.came("live")
+            return
+        patience.missed(
+            "live",
+            wait,
+            f"a live batch within {awaited.bound_s:g} s after replay clients vanished",
+            f"none, of {awaited.offered} that were offered",
+            Where(record=index),
+        )
 
     # memory
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from kvwire.cache.ledger import Key, Ledger, State
+from collections.abc import Set
+
+from kvwire.cache.ledger import ALL, Key, Ledger, State
 from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, unless
-from kvwire.judges.facts import Change
+from kvwire.judges.facts import Change, cleared_by
+from kvwire.judges.patience import Patience
 from kvwire.judges.residency.answer import Answer
 from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.standard.statement import Residency as Policy
+from kvwire.trace.attempts import Wait
 from kvwire.trace.calls import ResetCall, ResidentCall
 from kvwire.trace.marks import ResetDone
 from kvwire.wire.events import Event
@@ -48,18 +52,24 @@ class _Reset:
         """A later store before the reset showed."""
         self.lost = False
         """Batches are missing since."""
+        self.over: tuple[ResetDone, Wait] | None = None
+        """How it was awaited, once the bound has passed without a sight: whether the next batch heard is the next one
+        decides.
+        """
 
     @property
     def visible(self) -> bool:
         """Whether it has shown: by a clear, or by the removal of everything, if everything is known."""
         return self.cleared or (self.complete and self.some and not self.left)
 
-    def on_event(self, batch: Batch, event: Event, changed: set[Key]) -> None:
-        """Follow what comes after it: an event, and the keys that it names."""
+    def on_event(self, batch: Batch, event: Event, changed: Set[Key]) -> None:
+        """Follow what comes after it: an event, and the keys that it names, or ends as a clear of some locations."""
         if self.cleared or self.early is not None or (self.idle and self.visible):
             return
-        if event.kind == "cleared":
+        if event.kind == "cleared" and cleared_by(event) == ALL:
             self.cleared = True
+        elif event.kind == "cleared":
+            self.left -= changed
         elif event.kind == "removed":
             self.left -= {key for key in changed if self.ledger.state(key) is not State.RESIDENT}
         elif self.idle and (self.left or not self.complete):
@@ -77,6 +87,8 @@ class Residency(Area):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.reset: _Reset | None = None
+        self.waits = {index: wait for index, _, wait in self.facts.stalls.waits(self.facts.stimuli, ResetDone)}
+        self.shown = Patience(self.reset_visible)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self._lose()
@@ -84,10 +96,25 @@ class Residency(Area):
     def on_gap(self, gap: Gap) -> None:
         self._lose()
 
+    def on_batch(self, batch: Batch) -> None:
+        self._decide(lost=batch.live is None)
+
+    def finish(self) -> None:
+        self._decide(lost=True)
+        self.shown.decide()
+
     def _lose(self) -> None:
         self.facts.ended.clear()
         if self.reset is not None:
             self.reset.lost = True
+            self._decide(lost=True)
+
+    def _decide(self, *, lost: bool) -> None:
+        """Judge a reset that did not show within its bound; ``lost``: what showed it can have been sent and lost."""
+        if self.reset is not None and self.reset.over is not None:
+            self.reset.lost |= lost
+            self.reset_visible(self.reset, *self.reset.over)
+            self.reset = None
 
     # what the engine was asked
 
@@ -96,10 +123,13 @@ class Residency(Area):
             case ResidentCall(succeeded=True) as call if moment.known:
                 self.clear_is_whole(Answer(self.context, moment, call))
             case ResetCall(succeeded=True):
+                self._decide(lost=True)
                 self.reset = _Reset(moment.index, self.facts.ledger, idle=moment.idle) if moment.known else None
-            case ResetDone(bound_s=bound) if self.reset is not None:
-                if moment.known:
-                    self.reset_visible(self.reset, bound)
+            case ResetDone() as done if self.reset is not None and moment.known:
+                self.reset.over = (done, self.waits[moment.index])
+                if self.reset.early is not None or self.reset.visible or not self.reset.left:
+                    self._decide(lost=False)
+            case ResetDone():
                 self.reset = None
 
     # the stream
@@ -113,7 +143,8 @@ class Residency(Area):
         if not event.sound:
             return
         if self.reset is not None:
-            self.reset.on_event(batch, event, {change.key for change in self.facts.changes})
+            changed = self.facts.cleared or {change.key for change in self.facts.changes}
+            self.reset.on_event(batch, event, changed)
         if event.kind == "cleared" and batch.number:  # the leading clear ends what nobody announced
             self.facts.ended.add(self.facts.cleared)
         for change in self.facts.changes:
@@ -135,7 +166,7 @@ class Residency(Area):
             if policy != "refresh":
                 self.clear_is_whole.saw()
 
-    @judge("KVW-RES-001", unclaimed=_under("set"))
+    @judge("KVW-RES-001", unclaimed=_under("set"), declares='residency = "set"')
     def no_duplicate(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-001: A publisher MUST NOT, under set residency, store a hash that is already resident in that
         location.
@@ -146,11 +177,17 @@ class Residency(Area):
         elif before is State.RESIDENT:
             say.broke(
                 f"a hash that is not resident in {key.location}",
-                f"hash {key.hash} stored a second time",
+                f"hash {key.hash} stored a second time{self._above(event, key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-RES-002", unclaimed=_under("set", "refresh"))
+    def _above(self, event: Event, block: int) -> str:
+        """What ended the parent of a block that is stored a second time: its own removal may be what is missing."""
+        at = event.hashes.index(block)
+        parent = event.hashes[at - 1] if at else event.parent
+        return self.facts.removed_since(parent, block)
+
+    @judge("KVW-RES-002", unclaimed=_under("set", "refresh"), declares='residency other than "counted"')
     def no_orphan(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-002: A publisher MUST NOT, under set or refresh residency, remove a hash that is not resident in
         that location.
@@ -161,11 +198,11 @@ class Residency(Area):
         elif before is State.ABSENT:
             say.broke(
                 f"a hash that is resident in {key.location}",
-                f"removal of {key.hash}, which is not",
+                f"removal of {key.hash}, which is not{self.facts.ended_in(key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
-    @judge("KVW-RES-004", unclaimed=_under("counted"))
+    @judge("KVW-RES-004", unclaimed=_under("counted"), declares='residency = "counted"')
     def balance(self, say: Say, batch: Batch, event: Event, change: Change) -> None:
         """KVW-RES-004: A publisher MUST, under counted residency, keep stores and removals of each hash in a location
         in balance: never more removals than stores since the last clear, and none left over once the whole cache is
@@ -177,7 +214,7 @@ class Residency(Area):
         elif before is State.ABSENT:
             say.broke(
                 f"at most as many removals as stores of a hash in {key.location}",
-                f"one more removal of {key.hash} than stores",
+                f"one more removal of {key.hash} than stores{self.facts.ended_in(key.hash)}",
                 at_batch(batch, event=event, stored=self.facts.stored_in(key.hash)),
             )
 
@@ -202,13 +239,14 @@ class Residency(Area):
                 )
 
     @judge("KVW-RES-006")
-    def reset_visible(self, say: Say, reset: _Reset, bound_s: float) -> None:
+    def reset_visible(self, say: Say, reset: _Reset, done: ResetDone, wait: Wait) -> None:
         """KVW-RES-006: A publisher MUST make a reset of the cache visible, by `AllBlocksCleared` or by the removal of
         every resident block, within the declared bound `reset_visible_s` even when the engine is idle, and before
         any later store.
 
-        The probe waits for the sight or the bound; a store that comes first breaks it too, if
-        the engine was idle before. A cache that is known to be empty has nothing to show.
+        The probe waits for the sight or the bound, of one reset after the other; a store that comes first breaks it
+        too, if the engine was idle before. What was not seen counts once the batch that was heard next is the next
+        one: so nothing was lost. A cache that is known to be empty has nothing to show.
         """
         if reset.early is not None:
             batch, event = reset.early
@@ -219,11 +257,14 @@ class Residency(Area):
             )
         elif reset.visible:
             say.saw()
+            self.shown.came("reset")
         elif reset.lost:
             say.open("batches are missing since the reset")
         elif reset.left:
-            say.broke(
-                f"`AllBlocksCleared`, or the removal of everything, within {bound_s} s of the reset",
+            self.shown.missed(
+                "reset",
+                wait,
+                f"`AllBlocksCleared`, or the removal of everything, within {done.bound_s} s of the reset",
                 f"{len(reset.left)} blocks are still announced",
                 Where(record=reset.start),
             )

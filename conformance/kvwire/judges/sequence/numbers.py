@@ -12,7 +12,6 @@ from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import StatsCall
 from kvwire.trace.records import Record, told
-from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
 from kvwire.wire.framing import END_NUMBER, number_of
 
@@ -21,36 +20,9 @@ NEVER = 2**63
 LAST = END_NUMBER - 1
 """The highest number that a batch can have."""
 FEW = 3
-"""Below this number a life before tells nothing of where the next one goes on."""
-
-
-class _Reused:
-    """Numbers that were used twice: whether a second counter has them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first = self.last = -1
-        self.in_a_row = True
-        self.ranks: set[int] = set()
-
-    def add(self, number: int, payload: bytes) -> None:
-        """The next one, and its second batch."""
-        if not self.count:
-            self.first = number
-        else:
-            self.in_a_row = self.in_a_row and number == self.last + 1
-        self.count += 1
-        self.last = number
-        if len(self.ranks) < 2 and (rank := read(payload).rank) is not None:
-            self.ranks.add(rank)
-
-    @property
-    def senders(self) -> str:
-        """What to say of them; empty where no second counter shows."""
-        if self.count < FEW or not self.in_a_row:
-            return ""
-        whose = f", of rank {next(iter(self.ranks))}" if len(self.ranks) == 1 else ""
-        return f"; two senders: a second counter goes from {self.first} to {self.last} beside the first{whose}"
+"""So many batches can be missed, or be of the publisher's own, without telling anything."""
+MANY = 8
+"""Below this number a life before tells nothing of where the next one goes on: that many can be dropped by chance."""
 
 
 class Numbers(Area):
@@ -58,9 +30,8 @@ class Numbers(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.reused = _Reused()
-        self.epochs: dict[str, Incarnation] = {}
-        """Each epoch that was named, with the first incarnation that had it."""
+        self.epochs: dict[str, tuple[Incarnation, Batch]] = {}
+        """Each epoch that was named, with the first incarnation that had it, and the batch."""
         self.named: str | None = None
         """The epoch of this incarnation."""
 
@@ -105,16 +76,21 @@ class Numbers(Area):
         self.no_reuse(live)
 
     def finish(self) -> None:
-        self._two_senders()
+        self._beside()
         self.first_zero()
         for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
 
-    def _two_senders(self) -> None:
-        """Say of numbers that are used twice that a second counter has them, where one does."""
-        senders = self.reused.senders
-        findings = self.no_reuse.tally.findings
-        findings[:] = [msgspec.structs.replace(finding, seen=finding.seen + senders) for finding in findings]
+    def _beside(self) -> None:
+        """Say of numbers that came twice, or late, that further counters have them, where they do."""
+        found = self.facts.senders
+        if found is None:
+            return
+        ranks = sorted({batch.reading.rank for batch in self.facts.reused if batch.reading.rank is not None})
+        said = f"; {found.text}" + (f", of rank {ranks[0]}" if len(ranks) == 1 else "")
+        for judged in (self.no_filled_hole, self.no_reuse):
+            findings = judged.tally.findings
+            findings[:] = [msgspec.structs.replace(finding, seen=finding.seen + said) for finding in findings]
 
     def _frames(self, record: int) -> tuple[bytes, ...]:
         held = self.facts.recent.get(record)
@@ -165,7 +141,6 @@ class Numbers(Area):
             say.saw()
         elif live.arrival is Arrival.REUSED:
             payload = (self._frames(live.record) or (b"",))[-1]
-            self.reused.add(live.number, payload)
             where = Where(
                 record=live.record,
                 number=str(live.number),
@@ -185,10 +160,11 @@ class Numbers(Area):
         """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before.
 
         A hole at the start is a hole: what came before can have been dropped, unless the publisher counts nothing as
-        dropped until ``later``, or goes on where the life before stopped, at ``newest``.
+        dropped until ``later``, or goes on right where the life before stopped, at ``newest``.
         """
         ring = self.context.statement.ring
         first = answer.numbers[0]
+        goes_on = MANY <= newest < first <= newest + FEW
         begins = f"replay from 0 begins at {first}"
         batch = next((batch for batch in life.batches if batch.number == first), None)
         if first == 0:
@@ -199,15 +175,13 @@ class Numbers(Area):
             )
         elif len(answer.numbers) >= ring:
             say.open(f"{begins}, and the ring is full")
-        elif batch is None or not (
-            FEW <= newest < first or self._dropped_nothing(min(held.record for held in life.batches), later)
-        ):
+        elif batch is None or not (goes_on or self._dropped_nothing(min(held.record for held in life.batches), later)):
             say.open(f"{begins}, and what came before may have been dropped")
         else:
             say.broke(
                 "number 0 for the first batch",
                 f"{begins} with {len(answer.numbers)} batches, though the ring holds {ring}"
-                + (f"; the life before had reached {newest}" if FEW <= newest < first else " and nothing was dropped"),
+                + (f"; the life before had reached {newest}" if goes_on else " and nothing was dropped"),
                 at_batch(batch),
             )
 
@@ -239,6 +213,19 @@ class Numbers(Area):
             if ts is not None and ts < newest and held.get(batch.number) == batch.payload:
                 return batch
         return None
+
+    def _counted(self, after: int, before: int) -> int | None:
+        """The most batches that the publisher counted in the life between two records; None where it did not count."""
+        calls = told(self.facts.stimuli, StatsCall)
+        counts = [call.offered for at, call in calls if after < at < before and call.succeeded]
+        return max((count for count in counts if count is not None), default=None)
+
+    def _goes_on(self, answer: Answer, restart: int, counted: int) -> bool:
+        """Whether an answer goes on where the life before stopped, far above what was offered since.
+
+        A publisher's own batches may not be counted, so that a few more prove nothing.
+        """
+        return self._newest(restart) < answer.numbers[0] and answer.numbers[0] >= 2 * counted + FEW
 
     def _from_zero(self, incarnation: Incarnation, after: int = -1, before: int = NEVER) -> Answer | None:
         """The first complete answer from 0 of an incarnation that was asked for between two records."""
@@ -289,8 +276,15 @@ class Numbers(Area):
                     f"from {answer.numbers[0]} to {answer.numbers[-1]}",
                     at_batch(kept),
                 )
+            elif (counted := self._counted(restart, later)) is not None and self._goes_on(answer, restart, counted):
+                say.broke(
+                    "number 0 for the first batch of the new incarnation",
+                    f"replay from 0 begins at {answer.numbers[0]}, and the publisher counts {counted} batches in this "
+                    f"life; the life before had reached {self._newest(restart)}",
+                    Where(record=answer.request, number=str(answer.numbers[0])),
+                )
             else:
-                self._judge_first(say, answer, life, self._newest(restart), later)
+                self._judge_first(say, answer, life, self._newest(restart) if counted is None else -1, later)
             return
         for life in lives[1:]:
             if life.origin_known and restart < life.batches[0].record < later:
@@ -309,18 +303,25 @@ class Numbers(Area):
     def own_epoch(self, say: Say, batch: Batch, event: Event, epoch: str) -> None:
         """KVW-SEQ-020: A publisher MUST NOT use one `epoch` for two incarnations.
 
-        The first epoch of each incarnation is compared with those of the incarnations before.
+        The first epoch of each incarnation is compared with those of the incarnations before. One and the same batch
+        is no second naming: then it is one life that was taken for two.
         """
         if epoch not in self.epochs:
             if self.epochs:
                 say.saw()
-            self.epochs[epoch] = self.life
-        elif self.epochs[epoch] is not self.life:
-            say.broke(
-                "an epoch of its own for each incarnation",
-                f"epoch {epoch!r} in incarnation {self.life.index}, which incarnation {self.epochs[epoch].index} had",
-                at_batch(batch, event=event),
-            )
+            self.epochs[epoch] = self.life, batch
+            return
+        life, first = self.epochs[epoch]
+        if life is self.life:
+            return
+        if (first.number, first.payload) == (batch.number, batch.payload):
+            say.open(f"incarnations {life.index} and {self.life.index} begin with the same bytes and may be one")
+            return
+        say.broke(
+            "an epoch of its own for each incarnation",
+            f"epoch {epoch!r} in incarnation {self.life.index}, which incarnation {life.index} had",
+            at_batch(batch, event=event),
+        )
 
     @judge("KVW-SEQ-008")
     def leading_clear(self, say: Say, batch: Batch, event: Event) -> None:

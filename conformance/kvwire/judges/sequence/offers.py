@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.segments import HANDSHAKE
 from kvwire.history.timeline import Incarnation
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
-from kvwire.trace.calls import CacheCall, ResetCall, StartCall, StatsCall, StopCall
+from kvwire.trace.attempts import Wait, sure
+from kvwire.trace.calls import CacheCall, ResetCall, RestartCall, StartCall, StatsCall, StopCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import TailDone
 from kvwire.trace.records import told
@@ -20,6 +21,8 @@ DISTURBING = (CacheCall, ResetCall, StartCall, StopCall)
 """Calls that may cause batches which were not offered, or after which numbers begin anew."""
 NEVER = 2**63
 """Later than every record."""
+OWN = 8
+"""Batches of the publisher's own, such as heartbeats, that may wait in its queue beside those that were offered."""
 
 
 class Offers(Area):
@@ -30,14 +33,25 @@ class Offers(Area):
         self.lives: Sequence[Incarnation] = ()
         self.restarts: Sequence[int] = ()
         self.tails: Sequence[int] = ()
-        """Records at which the batch that was offered last had not come within its bound."""
+        """Records at which the batch that was offered last had not come, for so often that it will not."""
+        self.calls: Sequence[tuple[int, bool]] = ()
+        """Calls after which batches may wait besides offers, or nothing runs; and those that begin a life (True)."""
+
+    def _tails(self) -> Iterator[int]:
+        waits: list[Wait] = []
+        for index, tail, wait in self.facts.stalls.waits(self.facts.stimuli, TailDone):
+            waits = [*waits, wait] if tail.outcome == "bound" else []
+            if sure(waits):
+                yield index
 
     def finish(self) -> None:
         if not self.context.header.can:
             return
         self.lives = self.context.timeline.incarnations
         self.restarts = self.facts.restarts
-        self.tails = [index for index, tail in told(self.facts.stimuli, TailDone) if tail.outcome == "bound"]
+        self.tails = list(self._tails())
+        others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall)
+        self.calls = [(index, isinstance(call, StartCall | RestartCall)) for index, call in others]
         if not self.lives:
             self._silent()
             return
@@ -113,6 +127,8 @@ class Offers(Area):
             if position and any(offered.offers[position - 1].record < at < offer.record for at in self.restarts):
                 waiting, before = [], None
             waiting = [record for record in waiting if record > offer.record]
+            if not offer.accepted and self._among_offers(offer):
+                self._refused(offer, len(waiting))
             if offer.accepted and position in found:
                 self.nothing_lost.saw()
             elif offer.accepted:
@@ -123,6 +139,23 @@ class Offers(Area):
                 self.nothing_lost(offer, before, after, max(len(waiting), behind), offered)
             waiting.append(out[position])
             before = found.get(position, before)
+
+    def _among_offers(self, offer: Offer) -> bool:
+        """Whether a batch came to a publisher that runs, and in which nothing but offers can wait."""
+        if offer.doomed or offer.failed:
+            return False
+        at = bisect.bisect_left(self.calls, offer.record, key=lambda call: call[0])
+        return not at or self.calls[at - 1][1]
+
+    def _refused(self, offer: Offer, waiting: int) -> None:
+        """A batch was dropped at once: not for a full queue, where fewer wait than the declared one holds."""
+        queue = self.context.statement.queue or 1
+        if waiting + OWN < queue:
+            self.nothing_lost.broke(
+                f"a batch accepted while {waiting} others wait at most, as the declared queue holds {queue}",
+                "not accepted",
+                Where(record=offer.record),
+            )
 
     def _silent(self) -> None:
         """Batches were accepted, waited for, and nothing was ever heard on a stream that could be heard."""
@@ -155,11 +188,12 @@ class Offers(Area):
         """KVW-SEQ-009: A publisher MUST NOT drop a batch that it could encode while fewer batches than its declared
         queue holds are waiting to be sent.
 
-        Lost is what has no place among the numbers between its neighbours, or what a complete replay answer around it
-        lacks too, or, where nothing came after it, what did not come within the bound that the harness waited, nor by
-        replay after that; any other missing batch stays open. A full queue drops what comes: at
-        most so many waited as were offered before it and not seen yet. Or it drops what waited longest: at most so many
-        waited behind it as were accepted before one of them was seen, or all counted as sent or dropped.
+        A batch that is not accepted was dropped at once. Lost is what has no place among the numbers between its
+        neighbours, or what a complete replay answer around it lacks too, or, where nothing came after it, what did not
+        come within the bound that the harness waited, nor by replay after that; any other missing batch stays open. A
+        full queue drops what comes: at most so many waited as were offered before it and not seen yet. Or it drops
+        what waited longest: at most so many waited behind it as were accepted before one of them was seen, or all
+        counted as sent or dropped.
         """
         queue = self.context.statement.queue or 1
         if waiting >= queue:

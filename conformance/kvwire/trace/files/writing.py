@@ -141,7 +141,7 @@ class _Lines:
         self._push()
 
 
-def _encoders(form: Form, level: int = 6) -> Callable[[_Out], Encoder]:
+def _encoders(form: Form, level: int = 1) -> Callable[[_Out], Encoder]:
     """What writes files of a form.
 
     Raises:

@@ -43,6 +43,8 @@ class Member:
         self.bound = bound
         self.rank = rank
         self.fed = 0
+        self.fed_at = time.monotonic()
+        """When it was last given work, or begun to be listened to."""
         statement = session.statement
         vocabulary = range((rank + 1) * TOKENS, (rank + 2) * TOKENS)
         told = 0 if alone else rank
@@ -77,6 +79,7 @@ class Member:
         else:
             driver.publish(self.offers.batch(self.offers.root(BLOCKS)))
         self.fed += 1
+        self.fed_at = time.monotonic()
 
     def tell(self) -> None:
         """Ask its engine what it holds, where that can be asked."""

@@ -11,6 +11,7 @@ from kvwire.attack.probes.kit.announced import Announced
 from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.probes.kit.session import Session
 from kvwire.standard.protocol import Unsupported
+from kvwire.trace.attempts import NS
 from kvwire.trace.marks import Settled
 from kvwire.trace.records import Source
 from kvwire.wire.events import TWO_64
@@ -122,26 +123,27 @@ class DrainedPrompts:
         bound = session.statement.bounds.reset_visible_s
         stream = session.driven
         before: object = None
-        since = asked = time.monotonic()
+        since = asked = time.monotonic_ns()
 
         def still() -> bool:
             nonlocal before, since, asked
-            now = time.monotonic()
-            if before is not None and now - asked < POLL_S:
+            now = time.monotonic_ns()
+            if before is not None and now - asked < POLL_S * NS:
                 return False
             asked = now
             stats = session.stats()
             counted = (None if stats is None else stats.offered, session.counts(stream))
             if counted != before:
                 before, since = counted, now
-            return now - since >= bound
+            return now - since - session.recorder.waited(since, stream.name).held_ns >= bound * NS
 
         idle = session.wait(still, bound + session.limits.settle_s)
+        idle_s = round((time.monotonic_ns() - since) / NS, 3)
         stats = session.stats() if idle else None
         newest = session.recorder.newest(stream.name)
         offered = None if stats is None else stats.offered
         drained = idle and (offered is None or (newest is not None and newest + 1 >= offered))
-        session.mark(Settled(drained=drained, idle=drained), stream.name)
+        session.mark(Settled(drained=drained, idle=drained, idle_s=idle_s if drained else None), stream.name)
         return drained
 
     def begin(self) -> None:

@@ -101,18 +101,25 @@ class Lifecycle:
 def freed(session: Session, stream: str, endpoints: Iterable[str], began: float) -> bool:
     """Wait until endpoints can be bound anew, or for the declared bound and some more, and record which it was.
 
+    What is held then is waited for again, until it is certain. False when something is.
     A port that nobody listens at and that cannot be bound is somebody else's by now: ``taken``.
     """
     bound = session.statement.bounds.stop_s + GRACE_S
-    outcomes: set[str] = set()
-    for endpoint in endpoints:
-        free = session.wait(lambda: is_free(endpoint), max(0.0, began + bound - time.monotonic()))  # noqa: B023
-        outcome: Literal["free", "held", "taken"]
-        outcome = "free" if free else "held" if is_answered(endpoint) else "taken"
-        after = round(time.monotonic() - began, 3)
-        session.mark(Freed(endpoint=endpoint, outcome=outcome, after_s=after, bound_s=bound), stream)
-        outcomes.add(outcome)
-    return "held" not in outcomes
+    held = list(endpoints)
+    for _ in session.attempts(stream):
+        waiting, held = held, []
+        for endpoint in waiting:
+            free = session.wait(lambda: is_free(endpoint), max(0.0, began + bound - time.monotonic()))  # noqa: B023
+            outcome: Literal["free", "held", "taken"]
+            outcome = "free" if free else "held" if is_answered(endpoint) else "taken"
+            after = round(time.monotonic() - began, 3)
+            session.mark(Freed(endpoint=endpoint, outcome=outcome, after_s=after, bound_s=bound), stream)
+            if outcome == "held":
+                held.append(endpoint)
+        if not held:
+            return True
+        began, bound = time.monotonic(), GRACE_S
+    return False
 
 
 def _could_bind(endpoint: str) -> bool:

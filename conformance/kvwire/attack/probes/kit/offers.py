@@ -65,11 +65,21 @@ class Offers:
 
     def throwaway(self) -> list[int]:
         """Tokens of one block that shift none of the others: how many are thrown away is not ours to say."""
-        return [self._thrown.choice(self.vocabulary) for _ in range(self.block_size)]
+        return self._drawn(self._thrown, self.block_size)
 
     def tokens(self, blocks: int, extra: int = 0) -> list[int]:
         """Fresh tokens: so many whole blocks, and some more."""
-        return [self.random.choice(self.vocabulary) for _ in range(blocks * self.block_size + extra)]
+        return self._drawn(self.random, blocks * self.block_size + extra)
+
+    def _drawn(self, chance: random.Random, count: int) -> list[int]:
+        """What as many calls of `choice` draw, in a third of the time: an attack offers a million tokens."""
+        room, draw = len(self.vocabulary), chance.getrandbits
+        bits = room.bit_length()
+        drawn: list[int] = []
+        while len(drawn) < count:
+            if (at := draw(bits)) < room:
+                drawn.append(self.vocabulary[at])
+        return drawn
 
     # batches
 

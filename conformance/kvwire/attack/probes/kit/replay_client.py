@@ -17,6 +17,8 @@ from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequ
 from kvwire.wire.framing import END_NUMBER, END_SEQUENCE, number_of, split_live, split_replay
 
 BURST = 256
+QUIET_S = 0.3
+"""How long a connection is silent before the next request on it asks whether more will come."""
 POLL_MS = 10
 REST = 6
 """How often the rest of an answer that ended too early is asked for."""
@@ -34,9 +36,10 @@ def start_frame(start: int) -> bytes:
 class Request:
     """One request, and what came back for it. ``name`` is the source of its answer's records."""
 
-    def __init__(self, name: str, start: int | None) -> None:
+    def __init__(self, name: str, start: int | None, situation: str = "") -> None:
         self.name = name
         self.start = start
+        self.situation = situation
         self.numbers: list[int] = []
         self.messages = 0
         self.payload_bytes = 0
@@ -161,10 +164,11 @@ class ReplayClients:
     def ask(self, stream: Stream, start: int, situation: str = "") -> Request:
         """Send a well-formed request and await its answer; what it leaves out is asked for again, at once.
 
+        An answer that does not come in time is asked for again, until it is certain that none comes.
         What another answer holds was retained when this one left it out: a hole, or the rest after an early marker.
         What an answer leaves out that was asked to begin with it was not retained.
         """
-        first = rest = self._ask(stream, start, situation)
+        first = rest = self._until_certain(stream, start, situation)
         for number in self._left_out(stream, first):
             self._ask(stream, number, situation, again=True)
         for _ in range(REST):
@@ -173,6 +177,17 @@ class ReplayClients:
                 break
             rest = self._ask(stream, rest.numbers[-1] + 1, situation, again=True)
         return first
+
+    def _until_certain(self, stream: Stream, start: int, situation: str) -> Request:
+        """The first request of these; if a later one has its answer in time, that one."""
+        request: Request | None = None
+        for attempt in self.session.attempts(stream.name):
+            last = self._ask(stream, start, situation, again=bool(attempt))
+            request = last if request is None or last.marked else request
+            if last.outcome not in ("timeout", "unreachable"):
+                break
+        assert request is not None
+        return request
 
     def _left_out(self, stream: Stream, request: Request) -> list[int]:
         """The first number of each hole of an answer, of a few; what a witness heard, if anything, comes first."""
@@ -229,7 +244,7 @@ class ReplayClients:
     ) -> Request:
         """Send a request over a connection; without a handshake its outcome is ``unreachable``."""
         first = not client.requests
-        request = Request(client.name if first else self.session.next_client(), start)
+        request = Request(client.name if first else self.session.next_client(), start, situation)
         client.requests.append(request)
         if not client.reached and self.session.left() <= 0:
             request.outcome = "over"
@@ -320,9 +335,16 @@ class ReplayClients:
 
     def _done(self, client: Client, request: Request, outcome: str) -> None:
         """Record the end of a request, and let the oldest clients go."""
+        self._mark_done(client, request, outcome)
+        self._let_go()
+
+    def _mark_done(self, client: Client, request: Request, outcome: str) -> None:
         request.outcome = outcome
-        done = ReplayDone(client=request.name, outcome=outcome, after_s=client.bound_s, messages=request.messages)
+        after_s = self.session.limits.handshake_s if outcome == "unreachable" else client.bound_s
+        done = ReplayDone(client=request.name, outcome=outcome, after_s=after_s, messages=request.messages)
         self.session.mark(done, client.stream.name)
+
+    def _let_go(self) -> None:
         over = [client for client in self._open if client.over and client.requests]
         while len(self._open) > self.keep and over:
             oldest = over.pop(0)
@@ -384,16 +406,37 @@ class ReplayClients:
             first = client.requests[0]
             self.session.mark(ReplayBehind(client=first.name, start=str(start)), client.stream.name)
             client.socket.send_multipart((b"", start_frame(start)), zmq.DONTWAIT)
-        bound = IMPATIENT_S if self.silent else self.session.limits.replay_s
-        end = time.monotonic() + bound
-        while not all(client.requests[0].marked or client.lost for client in clients) and time.monotonic() < end:
-            if self.session.left() <= 0:
+        for attempt in self.session.attempts():
+            bound = IMPATIENT_S if self.silent or attempt else self.session.limits.replay_s
+            end = time.monotonic() + bound
+            while not all(client.requests[0].marked or client.lost for client in clients) and time.monotonic() < end:
+                if self.session.left() <= 0:
+                    break
+                self.listen(POLL_MS)
+            if not attempt:
+                self.linger()
+            for client in clients:
+                client.bound_s = bound
+                self._mark_done(client, client.requests[0], "marker" if client.requests[0].marked else "timeout")
+            clients = [client for client in clients if not (client.requests[0].marked or client.lost)]
+            if not clients:
                 break
-            self.listen(POLL_MS)
-        self.linger()
+        self._let_go()
+
+    def hear_out(self, clients: Sequence[Client], numbers: Sequence[int]) -> None:
+        """Hear connections until they are silent; then ask on those that owe an answer, from about their last number.
+
+        A connection keeps its order, so that the answer to the last request shows that the others will not come.
+        """
         for client in clients:
-            client.bound_s = bound
-            self._done(client, client.requests[0], self._over(client, client.requests[0]) or "timeout")
+            while not client.idle and time.monotonic() - client.heard_at < QUIET_S and self.session.left() > 0:
+                self.listen(POLL_MS)
+            last = client.last
+            if client.idle or last is None or client.lost:
+                continue
+            unanswered = {request.start for request in client.requests if not request.messages}
+            start = max((n for n in numbers if n <= last and n not in unanswered), default=last)
+            self.request(client, start, situation="behind")
 
     def linger(self) -> None:
         """Hear what comes late, for ``late_s``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, Protocol, get_args
 
@@ -14,9 +14,12 @@ from kvwire.attack.probes.kit.offers import Offers
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Driver, Start, Stats, Unsupported
 from kvwire.standard.statement import Statement, Stream
+from kvwire.trace.attempts import Wait, sure
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import ProbeMark, Trouble
 
+MOST = 6
+"""How often at most something is tried that does not come in time, those on a machine that stood still included."""
 DEFAULT_BLOCK_SIZE = 16
 """Tokens of a block where neither the start nor the statement says."""
 
@@ -150,6 +153,19 @@ class Session:
         return self._fresh([f"instance-{number}" for number in range(first, first + count)])
 
     # time
+
+    def attempts(self, stream: str = "") -> Iterator[int]:
+        """Numbers of attempts to see something, until they prove that it does not come, or ``MOST`` are over.
+
+        Who sees it leaves. ``stream`` is whose it is, by default the driven one.
+        """
+        waits: list[Wait] = []
+        for number in range(MOST):
+            began_ns = time.monotonic_ns()
+            yield number
+            waits.append(self.recorder.waited(began_ns, stream or self.driven.name))
+            if sure(waits) or self.left() <= 0:
+                return
 
     def left(self) -> float:
         """Seconds until everything ends; 0 when it is over, the trace full or the target dead."""

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 import zmq
 
-from kvwire.attack.probes.kit.publish_latency import ATTEMPTS, Stalls
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
 from kvwire.trace.detail import SocketEvent
@@ -61,27 +60,20 @@ class Subscribers:
     def reach(self, instance: str, endpoints: Iterable[ClientEndpoint]) -> bool:
         """Connect to every endpoint, wait for the handshakes and record them; whether all came about.
 
-        The bound is short once one did not. Those that did not come about while the machine stood still are tried
-        again.
+        Those that did not come about are tried again, until it is certain; the bound is short once one did not.
         """
         waiting = list(endpoints)
-        missing: set[ClientEndpoint] = set()
-        for attempt in range(1, ATTEMPTS + 1):
+        for _ in self.session.attempts(instance):
             bound = self.bound_s
-            with Stalls() as stalls:
-                missing = self._reach(waiting, bound)
+            missing = self._reach(waiting, bound)
             self.bound_s = IMPATIENT_S if missing else bound
-            again = []
             for endpoint in waiting:
-                reach = _told(endpoint, bound, stalls.longest_ms if endpoint in missing else None)
-                if reach.done or reach.calm or attempt == ATTEMPTS or self.session.left() <= 0:
-                    self.session.mark(reach, instance)
-                else:
-                    again.append(endpoint)
-            if not again:
-                break
-            waiting = again
-        return not missing
+                outcome: Literal["handshake", "none"] = "none" if endpoint in missing else "handshake"
+                self.session.mark(Reach(**endpoint._asdict(), outcome=outcome, bound_s=bound), instance)
+            waiting = [endpoint for endpoint in waiting if endpoint in missing]
+            if not waiting:
+                return True
+        return False
 
     def _reach(self, endpoints: Iterable[ClientEndpoint], bound: float) -> set[ClientEndpoint]:
         """Those to which no handshake came about."""
@@ -101,12 +93,6 @@ class Subscribers:
             for handshake in handshakes.values():
                 handshake.close()
         return waiting
-
-
-def _told(endpoint: ClientEndpoint, bound: float, stalled_ms: float | None) -> Reach:
-    """What came of a knock; ``stalled_ms`` is None where a handshake came about."""
-    outcome: Literal["handshake", "none"] = "handshake" if stalled_ms is None else "none"
-    return Reach(**endpoint._asdict(), outcome=outcome, bound_s=bound, stalled_ms=round(stalled_ms or 0.0, 1))
 
 
 class _Handshake:
@@ -165,16 +151,16 @@ class Subscriber:
                 connection=self.monitor.handshakes,
             )
 
-    def quiet(self, session: Session, quiet_s: float) -> None:
-        """Take until nothing came for a while."""
-        before, since = -1, time.monotonic()
+    def quiet(self, session: Session, quiet_s: float, since: float | None = None) -> None:
+        """Take until nothing came for a while: from now on, or from when something could last be expected."""
+        before, silent = self.seen, time.monotonic() if since is None else since
 
         def over() -> bool:
-            nonlocal before, since
+            nonlocal before, silent
             self.take()
             if self.seen != before:
-                before, since = self.seen, time.monotonic()
-            return time.monotonic() - since >= quiet_s
+                before, silent = self.seen, time.monotonic()
+            return time.monotonic() - silent >= quiet_s
 
         session.wait(over, session.limits.settle_s)
 

@@ -71,8 +71,14 @@ class TaggedBatches:
 def tail(session: Session, tagged: TaggedBatches) -> bool:
     """Offer one more batch and wait until it is seen, or one after it: then what came before is decided.
 
-    Another one is offered while none is accepted, and now and then while none comes.
+    Again where none comes, until it is certain that none will.
     """
+    attempts = session.attempts()
+    return any(tail_once(session, tagged, AGAIN_S if attempt else TAIL_S) for attempt in attempts)
+
+
+def tail_once(session: Session, tagged: TaggedBatches, bound_s: float = TAIL_S) -> bool:
+    """One such wait. Another batch is offered while none is accepted, and now and then while none comes."""
     stream = session.driven
     recorder = session.recorder
     began = time.monotonic()
@@ -85,13 +91,13 @@ def tail(session: Session, tagged: TaggedBatches) -> bool:
         return any(_stamp(record) >= stamp for record in new if record.stream == stream.name and record.is_live)
 
     came = False
-    while not came and session.left() > 0 and time.monotonic() - began < TAIL_S:
+    while not came and session.left() > 0 and time.monotonic() - began < bound_s:
         accepted = tagged.one()
         if accepted:
             stamp = min(stamp, session.offers.stamp)
         came = session.wait(seen, AGAIN_S if accepted else FULL_S)
     after = round(time.monotonic() - began, 3)
-    session.mark(TailDone(outcome="seen" if came else "bound", after_s=after, bound_s=TAIL_S), stream.name)
+    session.mark(TailDone(outcome="seen" if came else "bound", after_s=after, bound_s=bound_s), stream.name)
     return came
 
 

@@ -1,0 +1,80 @@
+"""Signals that ask a run to end lose neither its report nor its recording, whenever they come."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.test_check import await_handler
+from tests.kit.checked import KVWIRE, kvwire
+
+from kvwire.attack.endings import Endings
+from kvwire.judges.verdict import Exit
+
+END_S = 60
+
+
+def signalled(phase: str, times: int, number: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``kvwire`` that gets so many signals when a phase begins."""
+    command = (sys.executable, "-m", "tests.kit.signalled", phase, str(times), number, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(("times", "number"), [(1, "SIGTERM"), (2, "SIGINT")])
+@pytest.mark.parametrize("phase", ["start", "probes", "closing", "judging", "reporting"])
+def test_a_signal_loses_nothing_in_whatever_phase(tmp_path: Path, phase: str, times: int, number: str) -> None:
+    found, recording = tmp_path / "found.json", tmp_path / "run.kvtrace"
+    done = signalled(
+        phase, times, number, "check", "reference:", "--only", "ENV", "--json", str(found), "--record", str(recording)
+    )
+    assert done.returncode == Exit.INTERRUPTED, done.stderr
+    assert "Traceback" not in done.stderr
+    assert kvwire("judge", str(recording), "--quiet").returncode not in (Exit.USAGE, Exit.ERROR)
+    if times == 1 or phase in ("start", "probes", "closing"):  # the second one in a row ends judging at once
+        assert "sentences:" in done.stdout
+        assert found.exists()
+    if phase in ("judging", "reporting"):
+        assert "once more ends at once" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_all_is_imported_ends_without_a_traceback(number: signal.Signals) -> None:
+    process = subprocess.Popen((*KVWIRE, "check", "reference:"), stderr=subprocess.PIPE, text=True)
+    await_handler(process.pid, signal.SIGTERM)  # ours is there, and most imports are still to come
+    process.send_signal(number)
+    _, said = process.communicate(timeout=END_S)
+    assert process.returncode == Exit.INTERRUPTED
+    assert "Traceback" not in said
+
+
+def test_one_signal_of_several_is_an_exception() -> None:
+    with Endings() as endings:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert endings.told == [signal.SIGTERM, signal.SIGINT]
+
+
+def test_who_is_patient_hears_the_first_and_ends_with_the_second(capfd: pytest.CaptureFixture[str]) -> None:
+    with Endings(patience=1, said="soon\n"):
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert capfd.readouterr().err == "soon\n"
+
+
+def test_what_is_held_is_not_ended_and_what_was_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with Endings() as endings:
+            endings.hold()
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert endings.told == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGTERM, before)
