@@ -155,6 +155,21 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextlib.contextmanager
+def stopping() -> Iterator[list[int]]:
+    """Inside, SIGINT and SIGTERM raise nothing: they are put into the list."""
+    stopped: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: stopped.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def finish(judged: Trace, options: Options) -> int:
     """Judge, report, and give the exit code."""
     try:

@@ -558,6 +558,7 @@ class Follower:
             else:
                 self._up.discard(source)
         self._forget_runs(current)
+        self.copied = {record for record in self.copied if record > self._classified}
         self._bytes = sum(len(entry.payload) for entry in entries.values())
         self._arrived.clear()
         self.collected.forget_numbers()
