@@ -96,6 +96,11 @@ class Text(NamedTuple):
     adler: int
     length: int
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has, if all of them are text."""
+        return self.length // 4
+
     def longer(self, data: bytes) -> Text:
         """These tokens, and more."""
         return Text(zlib.crc32(data, self.crc), zlib.adler32(data, self.adler), self.length + len(data))

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from kvwire.cli.baseline import expectations, today
 from kvwire.cli.screen import screen
 from kvwire.conclusion.conclude import FilterError, select
+from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.judging import Asked, concluded
@@ -175,8 +176,13 @@ def finish(judged: Trace, options: Options) -> int:
         outcome = concluded(judged, options.how)
     except UnknownNameError as error:
         raise click.UsageError(str(error)) from None
+    return reported(outcome, options, [judged])
+
+
+def reported(outcome: Result, options: Options, judged: Sequence[Trace] = ()) -> int:
+    """Report, and give the exit code; ``judged`` is the trace, for whoever shows its bytes."""
     for kind, path in options.files.items():
-        path.write_bytes(face([outcome], kind, [judged] if kind == "html" else ()))
+        path.write_bytes(face([outcome], kind, judged if kind == "html" else ()))
     if options.github:
         click.echo(face([outcome], "github"), nl=False)
     if not options.quiet:

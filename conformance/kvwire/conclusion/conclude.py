@@ -24,7 +24,7 @@ from kvwire.standard.registry import Profile, Registry, Requirement, UnknownName
 from kvwire.trace.calls import Call, RestartCall
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
-from kvwire.trace.packed import digest
+from kvwire.trace.packed import Digest, digest, timed
 from kvwire.trace.probing import probes_at
 from kvwire.trace.records import LIVE, Header, Record, Source, Trace
 from kvwire.wire.endpoint_rules import connectable
@@ -68,7 +68,7 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
         run = Listening(trace.header, registry, profile, wanted)
         for record in trace.records:
             run.take(record)
-        return run.result(interrupted=trace.interrupted, cut=trace.cut, recording=digest(trace))
+        return run.result(interrupted=trace.interrupted, cut=trace.cut, recorded=digest(trace))
     only = select(wanted.only, registry)
     judged = [judge_stream(trace, stream, registry, profile, only) for stream in trace.header.streams]
     return concluded(Hearing.of(trace), judged, registry, profile, wanted)
@@ -78,6 +78,7 @@ class Listening:
     """A run in which nothing is done to the publisher, judged while its records come.
 
     Nothing that was judged is kept: O(resident), the horizon, and what no message is (connections, requests).
+    ``digests``: it makes the digest of the recording itself.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class Listening:
         *,
         replays: bool | None = None,
         horizon: Horizon = HORIZON,
+        digests: bool = False,
     ) -> None:
+        self._digest = Digest() if digests else None
         self.registry = registry
         self.profile = profile
         self.wanted = wanted or Wanted()
@@ -104,6 +107,8 @@ class Listening:
 
     def take(self, record: Record) -> None:
         """Take the next record."""
+        if self._digest is not None:
+            self._digest.add([timed(record)])
         index = self.hearing.take(record)
         if (stream := self.streams.get(record.stream)) is not None:
             if self._numbers:
@@ -114,15 +119,18 @@ class Listening:
                 stream.take(index, record)
 
     def result(
-        self, *, interrupted: bool = False, cut: str = "", recording: str = "", header: Header | None = None
+        self, *, interrupted: bool = False, cut: str = "", header: Header | None = None, recorded: str = ""
     ) -> Result:
-        """The run is over: its conclusion. ``recording`` is the digest of its records, where they are kept; ``header``:
-        as it is known at the end, with what became of the probes.
+        """The run is over: its conclusion.
+
+        ``cut`` and ``header`` are as they are known at the end, with what became of the probes; ``recorded`` is the
+        digest of the recording, where somebody else has it.
         """
-        self.hearing.interrupted = interrupted
-        self.hearing.cut = cut
-        self.hearing.recording = recording
-        self.hearing.header = header or self.hearing.header
+        hearing = self.hearing
+        hearing.interrupted, hearing.cut, hearing.header = interrupted, cut, header or hearing.header
+        hearing.digest = recorded
+        if self._digest is not None:
+            hearing.digest = self._digest.end(hearing.header, interrupted=interrupted, cut=bool(cut))
         judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)
@@ -275,7 +283,7 @@ def _run(hearing: Hearing, profile: Profile, wanted: Wanted) -> result.Run:
         statement_sha256=header.statement.digest,
         standard_sha256=provenance.standard(),
         judges_sha256=provenance.judges(),
-        recording_sha256=hearing.recording,
+        recording_sha256=hearing.digest,
         strict=wanted.strict,
         reproduce=shlex.join(words),
     )

@@ -38,9 +38,9 @@ class Hearing:
         self.kept: Mapping[int, Record] = {}
         self.interrupted = False
         self.cut = ""
-        """Where the recording breaks off, in words."""
-        self.recording = ""
-        """The digest of the records, where they are kept."""
+        """Where the recording breaks off, if it has no end."""
+        self.digest = ""
+        """That of the recording."""
         self.rhythm = Rhythm()
         """Of the declared streams."""
         self.paces: dict[str, Pace] = {stream.name: Pace() for stream in header.streams}
@@ -95,9 +95,7 @@ class Hearing:
         for record in trace.records:
             hearing.take(record)
         hearing.kept = dict(enumerate(trace.records))
-        hearing.interrupted = trace.interrupted
-        hearing.cut = trace.cut
-        hearing.recording = digest(trace)
+        hearing.interrupted, hearing.cut, hearing.digest = trace.interrupted, trace.cut, digest(trace)
         return hearing
 
 

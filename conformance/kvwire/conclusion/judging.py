@@ -325,12 +325,12 @@ class Passing:
             self._show(index, record)
             return
         self.last = record
+        facts.recent[index] = record
         if self.follower.is_copy(index, record):
             self._copied(index, copy=True)
             self.follower.take(index, record)
             self._show(index, record)
             return
-        facts.recent[index] = record
         read = self._reader.read(frames[2]) if len(frames) == 3 else None
         if read is not None:
             self._reads[index] = read

@@ -330,6 +330,10 @@ class Facts:
             self.changes = [Change(key, *self.ledger.remove(key)) for key in keys]
             return
         self.locations.add(location)
+        kept = self.identity.chains.window.kept
+        for value in event.hashes:  # what is remembered there may give way to this store before it is asked for
+            if isinstance(kept.get(value), Strand) and (number := self._stored(value)) is not None:
+                self.stores.add(number, (value,))
         if event.parent is not None:
             self.parent = self.ledger.parent_state(event.group, event.parent)
         self.changes = [Change(key, self.ledger.store(key)) for key in keys]
