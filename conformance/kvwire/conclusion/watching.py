@@ -81,7 +81,8 @@ class Watcher:
         if not passes(header):
             raise ValueError(f"a run that can {', '.join(header.can)} is judged when it is over: `kvwire judge`")
         chosen = registry.profile(header.profile) if profile is None else profile
-        self._run = Listening(header, registry.load(), chosen, wanted, replays=replays, horizon=horizon, digests=digests)
+        known = registry.load()
+        self._run = Listening(header, known, chosen, wanted, replays=replays, horizon=horizon, digests=digests)
         self._said: list[Said] = []
         self._known = dict.fromkeys(self._run.streams, 0)
 
