@@ -59,7 +59,7 @@ def test_the_wheel_holds_the_licences_and_the_command(archives: Archives) -> Non
         points = ConfigParser()
         points.read_string(archive.read(f"{info}/entry_points.txt").decode())
         metadata = archive.read(f"{info}/METADATA").decode()
-    assert dict(points["console_scripts"]) == {"kvwire": "kvwire.cli:entry"}
+    assert dict(points["console_scripts"]) == {"kvwire": "kvwire.__main__:main"}
     assert "\nLicense-Expression: Apache-2.0 AND CC0-1.0\n" in metadata
     assert "\nRequires-Python: >=3.11\n" in metadata
 
