@@ -148,14 +148,14 @@ def test_a_worker_that_dies_is_an_error_that_names_the_recording_and_nothing_els
 def test_a_fault_of_the_harness_is_the_error_of_one_recording(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = judging.concluded
+    real = judging.read
 
-    def broken(trace: files.Recording, asked: Asked) -> object:
-        if trace.header.target.startswith("mutant:"):
+    def broken(recording: files.Recording, asked: Asked) -> object:
+        if recording.header.target.startswith("mutant:"):
             raise KeyError("planted")
-        return real(trace, asked)  # type: ignore[arg-type]
+        return real(recording, asked)
 
-    monkeypatch.setattr(judging, "concluded", broken)
+    monkeypatch.setattr(judging, "read", broken)
     errors = [one.recording.error for one in answers(units([folder]), Asked(), 1) if one.recording.error]
     assert "the harness failed: KeyError: 'planted'" in errors
     assert "planted" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a payload says, in every form; and that the fast path says nothing that the walker would not."""
+"""What a payload says, in every form; and that the quick way says nothing that the walker would not."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from tests.kit.finding import steady
 from tests.kit.stories import Event, cleared, pack, payload, removed, stored
 
-from kvwire.wire import fastpath
 from kvwire.wire.dialect import read, read_slowly
 from kvwire.wire.events import Reading
-from kvwire.wire.fastpath import read_quickly
 from kvwire.wire.msgpack import Limits
+from kvwire.wire.plain import read_quickly
 from kvwire_reference import wire as reference
 
 TS = b"\xcb" + struct.pack(">d", 1.5)
@@ -41,7 +40,7 @@ def optional(**strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str
 
 @st.composite
 def stores(draw: st.DrawFn) -> Event:
-    """A canonical store, its keys in the order in which encoders write them."""
+    """A store without a fault, its keys in the order in which encoders write them."""
     size = draw(st.integers(1, 4))
     hashes = draw(st.lists(SIGNED, min_size=1, max_size=4))
     count = len(hashes) * size
@@ -49,11 +48,11 @@ def stores(draw: st.DrawFn) -> Event:
         "type": "BlockStored",
         "block_hashes": hashes,
         "parent_block_hash": draw(st.none() | SIGNED),
-        "token_ids": draw(st.lists(st.integers(0, 2**32 - 1), min_size=count, max_size=count)),
+        "token_ids": draw(st.lists(st.integers(0, 2**31 - 1), min_size=count, max_size=count)),
         "block_size": size,
-        "lora_id": draw(st.none() | st.integers(0, 2**64 - 1)),
+        "lora_id": None,
         "medium": draw(MEDIA),
-        "lora_name": draw(st.none() | st.text(max_size=5)),
+        "lora_name": None,
     }
     more = draw(
         optional(
@@ -62,30 +61,29 @@ def stores(draw: st.DrawFn) -> Event:
             kv_cache_spec_sliding_window=st.integers(0, 9),
             locality=st.sampled_from(["LOCAL", "REMOTE"]),
             ownership=st.text(max_size=3),
-            scope=st.text("0123456789abcdef", max_size=16),
             hash_algo=ALGORITHMS,
         )
     )
     groups = ("group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window")
-    order = (*groups, "locality", "ownership", "scope", "hash_algo")
+    order = (*groups, "locality", "ownership", "hash_algo")
     return {**event, **{key: more[key] for key in order if key in more}}
 
 
 @st.composite
 def removals(draw: st.DrawFn) -> Event:
     more = draw(optional(group_idx=st.integers(0, 5), locality=st.text(), ownership=st.text(), hash_algo=ALGORITHMS))
-    hashes = draw(st.lists(SIGNED, max_size=4))
+    hashes = draw(st.lists(SIGNED, min_size=1, max_size=4))
     event = {"type": "BlockRemoved", "block_hashes": hashes, "medium": draw(MEDIA)}
     return {**event, **{key: more[key] for key in ("group_idx", "locality", "ownership", "hash_algo") if key in more}}
 
 
-EVENTS = st.lists(st.one_of(stores(), removals(), st.just(cleared())), max_size=4)
-STAMPS = st.floats(allow_nan=False, allow_infinity=False)
+EVENTS = st.lists(st.one_of(stores(), removals()), max_size=4)
+STAMPS = st.floats(0, 1e11, exclude_max=True)
 
 
 @steady
 @given(EVENTS, STAMPS, st.integers(0, 2**31 - 1))
-def test_what_is_canonical_is_read_quickly_and_as_the_walker_reads_it(
+def test_what_has_no_fault_is_read_quickly_and_as_the_walker_reads_it(
     events: list[Event], ts: float, rank: int
 ) -> None:
     content = payload(*events, ts=ts, rank=rank)
@@ -111,13 +109,13 @@ def test_what_is_read_quickly_is_what_the_walker_reads_whatever_was_done_to_it(
 
 
 @steady
-@given(EVENTS)
-def test_the_headers_of_an_encoder_that_declares_many_keys_are_canonical_too(events: list[Event]) -> None:
-    content = fastpath._encode(fastpath._decode_wide(payload(*events)))
-    assert (fastpath.MAP16 in content) >= any(event["type"] == "BlockStored" for event in events)
-    quick = read_quickly(content)
+@given(stores())
+def test_the_headers_of_an_encoder_that_declares_many_keys_have_no_fault_either(event: Event) -> None:
+    content = bytearray(payload(event))
+    content[11:12] = b"\xde" + struct.pack(">H", len(event))
+    quick = read_quickly(bytes(content))
     assert quick is not None
-    same(quick, read_slowly(content))
+    same(quick, read_slowly(bytes(content)))
 
 
 def test_the_reference_is_read_quickly() -> None:
@@ -135,15 +133,36 @@ def test_the_reference_is_read_quickly() -> None:
                 lora_name=None,
             ),
             reference.BlockRemoved(block_hashes=(7,), medium="GPU"),
-            reference.AllBlocksCleared(),
         ),
         3,
     )
     reading = read(reference.encode(batch))
     assert (reading.fast, reading.form, reading.rank, reading.ts) == (True, "map", 3, 1.5)
-    store, removal, clear = reading.events
+    store, removal = reading.events
     assert (store.hashes, store.parent, store.block(1)) == ((2**64 - 5, 7), 9, (3, 4))
-    assert (removal.kind, removal.hashes, clear.kind) == ("removed", (7,), "cleared")
+    assert (removal.kind, removal.hashes) == ("removed", (7,))
+
+
+HARMLESS: dict[str, bytes] = {
+    "a wide rank": b"\x93" + TS + b"\x90\xcc\x00",
+    "an array16 header": b"\xdc\x00\x03" + TS + b"\x90\x00",
+    "an array16 of events": b"\x93" + TS + b"\xdc\x00\x00\x00",
+    "a str8 key": payload(removed("a")).replace(b"\xa4type", b"\xd9\x04type"),
+    "another key": payload({**removed("a"), "x": 1}),
+    "a key of the harness's own fields": payload({**removed("a"), "tag": "y", "other_0": None}),
+    "the tag last": payload({"block_hashes": [5], "medium": None, "type": "BlockRemoved"}),
+    "a wide integer": payload({**removed("a"), "block_hashes": [77]}).replace(b"\x91\x4d", b"\x91\xcc\x4d"),
+    "a nil group": payload(removed("a", group_idx=None)),
+    "an edition": payload({**removed("a"), "v": 1}),
+    "nil extra keys": payload(stored("a", extra_keys=None)),
+}
+
+
+@pytest.mark.parametrize("content", HARMLESS.values(), ids=HARMLESS)
+def test_what_no_sentence_speaks_of_is_read_quickly(content: bytes) -> None:
+    quick = read_quickly(content)
+    assert quick is not None
+    same(quick, read_slowly(content))
 
 
 GUARDED: dict[str, bytes] = {
@@ -156,23 +175,16 @@ GUARDED: dict[str, bytes] = {
     "a nil rank": b"\x93" + TS + b"\x90\xc0",
     "a negative rank": b"\x93" + TS + b"\x90\xff",
     "a rank of 2^31": b"\x93" + TS + b"\x90\xce\x80\x00\x00\x00",
-    "a wide rank": b"\x93" + TS + b"\x90\xcc\x00",
     "nil events": b"\x93" + TS + b"\xc0\x00",
-    "an array16 header": b"\xdc\x00\x03" + TS + b"\x90\x00",
-    "an array16 of events": b"\x93" + TS + b"\xdc\x00\x00\x00",
     "a map16 header": payload(cleared()).replace(b"\x91\x81", b"\x91\xde\x00\x01"),
-    "a str8 key": payload(cleared()).replace(b"\xa4type", b"\xd9\x04type"),
     "bytes behind it": payload(cleared()) + b"\xc0",
     "a byte less": payload(cleared())[:-1],
+    "a clear": payload(cleared()),
     "a key twice": payload({**removed("a"), "mediun": "GPU"}).replace(b"\xa6mediun", b"\xa6medium"),
-    "another key": payload({**removed("a"), "x": 1}),
     "an ext in an untyped place": payload({**removed("a"), "x": msgspec.msgpack.Ext(5, b"z")}),
-    "an edition": payload({**cleared(), "v": 1}),
-    "the tag last": payload({"block_hashes": [5], "medium": None, "type": "BlockRemoved"}),
     "no lora_name": payload({key: value for key, value in stored("a").items() if key != "lora_name"}),
     "another event": payload({"type": "BlockMoved"}),
     "an array event": payload(["AllBlocksCleared"]),  # type: ignore[arg-type]
-    "a wide integer": payload({**removed("a"), "block_hashes": [77]}).replace(b"\x91\x4d", b"\x91\xcc\x4d"),
     "an unsigned hash": payload({**removed("a"), "block_hashes": [2**63]}),
     "hash 0": payload({**removed("a"), "block_hashes": [0]}),
     "parent 0": payload({**stored("a"), "parent_block_hash": 0}),
@@ -180,6 +192,10 @@ GUARDED: dict[str, bytes] = {
     "a float hash": payload({**removed("a"), "block_hashes": [1.0]}),
     "a bytes hash": payload({**removed("a"), "block_hashes": [b"x" * 32]}),
     "a boolean hash": payload({**removed("a"), "block_hashes": [True]}),
+    "a LoRA id": payload({**stored("a"), "lora_id": 7}),
+    "a scope tag": payload(stored("a", scope="0" * 16)),
+    "extra keys": payload(stored("a", extra_keys=[None])),
+    "a nested key": payload({**removed("a"), "x": {"y": 1}}),
     "no hash": payload({**stored("a"), "block_hashes": [], "token_ids": []}),
     "tokens for half a block": payload({**stored("a"), "token_ids": [1, 2]}),
     "a token of 2^32": payload({**stored("a"), "token_ids": [1, 2, 3, 2**32]}),
@@ -189,7 +205,6 @@ GUARDED: dict[str, bytes] = {
     "an empty medium": payload(removed("a", medium="")),
     "an unregistered medium": payload(removed("a", medium="gpu")),
     "a medium that is not UTF-8": payload(removed("a")).replace(b"\xa3GPU", b"\xa3G\xffU"),
-    "a nil group": payload(removed("a", group_idx=None)),
     "a negative group": payload(removed("a", group_idx=-1)),
     "a negative window": payload(stored("a", kv_cache_spec_sliding_window=-1)),
     "a float lora_id": payload({**stored("a"), "lora_id": 1.0}),
@@ -205,19 +220,7 @@ def test_everything_else_is_the_walkers(content: bytes) -> None:
     assert not read(content).fast
 
 
-def test_a_typed_decoder_alone_would_have_taken_many_of_them() -> None:
-    """That is why it is guarded: decoding without a comparison of bytes lets these through."""
-    taken = set()
-    for name, content in GUARDED.items():
-        try:
-            fastpath._decode(content)
-        except (msgspec.MsgspecError, RecursionError):
-            continue
-        taken.add(name)
-    assert {"an integer ts", "a float32 ts", "a ts that is not a number", "a wide rank", "a key twice"} <= taken
-
-
-def test_bounds_of_the_harness_hold_for_canonical_payloads_too() -> None:
+def test_bounds_of_the_harness_hold_for_payloads_without_a_fault_too() -> None:
     content = payload(stored(range(20)))
     assert read(content).fast
     for limits in (Limits(values=50), Limits(bytes=100)):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,13 +26,14 @@ from kvwire.attack.witness_process import (
     DRAIN_S,
     LENGTH_BYTES,
     MAXMSGSIZE,
-    RCVHWM,
+    PATIENCE,
     READY,
     RECONNECT_MS,
     STALLED,
     TROUBLE,
     Config,
     Item,
+    Patience,
     Place,
 )
 from kvwire.standard.protocol import AdapterError, Refused, Unsupported
@@ -40,9 +41,8 @@ from kvwire.standard.statement import Stream
 from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
-from kvwire.trace.files import Sink
 from kvwire.trace.marks import Stalled, Trouble, Witnesses
-from kvwire.trace.records import LIVE, Record, Source
+from kvwire.trace.records import LIVE, Header, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
 
 READ_BYTES = 1 << 20
@@ -58,17 +58,41 @@ class WitnessError(Exception):
     """A witness process could not do its work: the harness's own trouble."""
 
 
+class Sink(Protocol):
+    """What takes the records of a run as they come: a file that grows (``trace.files``), or a judge beside the run.
+
+    ``add`` comes before ``begin`` too, while the target is opened; ``push`` after each lot of records. ``failed`` says
+    why it takes no more.
+    """
+
+    @property
+    def failed(self) -> str | None:
+        """Why; None while it does."""
+
+    def begin(self, header: Header) -> None:
+        """The header, as far as it is known before the run."""
+
+    def add(self, record: Record) -> None:
+        """The next record."""
+
+    def push(self) -> None:
+        """For now nothing more comes."""
+
+    def end(self, *, interrupted: bool = False, header: Header | None = None) -> None:
+        """The run is over; ``header`` is the final one, where it differs."""
+
+
 class Witness:
     """One child process that subscribes to everything on every stream of a run."""
 
-    def __init__(self, source: Source, streams: Sequence[Stream]) -> None:
+    def __init__(self, source: Source, streams: Sequence[Stream], patience: Patience) -> None:
         self.source = source
         self.streams = tuple(stream.name for stream in streams)
         self.ready = False
         self.closing = False
         self._buffer = bytearray()
         self._decode = msgspec.msgpack.Decoder(list[Item]).decode
-        config = Config(tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams))
+        config = Config(tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams), patience)
         package = str(Path(__file__).parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
@@ -173,10 +197,12 @@ class Recorder:
         sink: Sink | None = None,
         *,
         keep: bool = True,
+        patience: Patience = PATIENCE,
     ) -> None:
         self._ways = {} if ways is None else ways
         self.sink = sink
         self._keep = keep
+        self._patience = patience
         self.records: list[Record] = []
         self.full = False
         """Whether the bound on recorded bytes was reached: the run should end."""
@@ -288,10 +314,10 @@ class Recorder:
         """
         for source in LIVE:
             if mine := [stream for stream in streams if source is LIVE[0] or stream.mode == "connect"]:
-                self._witnesses[source] = Witness(source, [self._on_its_way(source, stream) for stream in mine])
+                self._witnesses[source] = Witness(source, [self._on_its_way(source, s) for s in mine], self._patience)
         for stream in streams:
             of = tuple(source.value for source in self.witnesses(stream.name))
-            options = Witnesses(of=of, rcvhwm=RCVHWM, maxmsgsize=MAXMSGSIZE, reconnect_ms=RECONNECT_MS)
+            options = Witnesses(of=of, rcvhwm=self._patience.rcvhwm, maxmsgsize=MAXMSGSIZE, reconnect_ms=RECONNECT_MS)
             self.note(options, stream.name)
         witnesses = self._witnesses.values()
         if not self.wait(lambda: all(w.ready for w in witnesses), bound_s):
@@ -350,8 +376,9 @@ class Recorder:
         return moved
 
     def _stall(self, stall: Stall) -> None:
-        held = self._held.setdefault(stall.stream, Stalls(()))
-        held.add(stall.ended_ns - round(stall.ms * 1e6), stall.ended_ns)
+        if self._keep:
+            held = self._held.setdefault(stall.stream, Stalls(()))
+            held.add(stall.ended_ns - round(stall.ms * 1e6), stall.ended_ns)
         self.note(Stalled(of=stall.of, ms=round(stall.ms, 1)), stall.stream, t_ns=stall.ended_ns)
 
     def waited(self, began_ns: int, stream: str) -> Wait:

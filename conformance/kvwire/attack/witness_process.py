@@ -30,6 +30,12 @@ MAXMSGSIZE = 256 * 1024 * 1024
 """The longest frame taken from a stranger, in bytes; a longer one ends its connection."""
 RECONNECT_MS = 20
 """How soon a lost connection is tried again."""
+KEEPALIVE_S, KEEPALIVE_EVERY_S, KEEPALIVE_TRIES = 15, 5, 3
+"""A network or host that is gone without a word is noticed after 30 s: the system asks after so long a silence."""
+CONNECT_MS = 5000
+"""How long one attempt to connect may take; a network that swallows everything is tried again that soon."""
+WAITING_BYTES = 512 * 1024 * 1024
+"""How much may wait for the parent; beyond it no message is taken until half of it is gone."""
 BURST = 256
 """Messages taken from one socket before the others get their turn."""
 POLL_MS = 200
@@ -66,10 +72,24 @@ class Place(msgspec.Struct, frozen=True):
     mode: Literal["connect", "bind"] = "connect"
 
 
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """What may wait, messages in a socket and bytes on their way to the parent, and for how long in a long outage
+    between two attempts to connect (0: never longer than at first).
+    """
+
+    rcvhwm: int = RCVHWM
+    waiting_bytes: int = WAITING_BYTES
+    reconnect_max_ms: int = 0
+
+
+PATIENCE = Patience()
+
+
 class Config(msgspec.Struct, frozen=True):
     """What the child is told: the streams to subscribe to. An item names its stream by the index in ``places``."""
 
     places: tuple[Place, ...]
+    patience: Patience = PATIENCE
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -122,14 +142,21 @@ def prepare(opened: Socket, endpoint: str) -> None:
     opened.set(zmq.RCVHWM, RCVHWM)
     opened.set(zmq.MAXMSGSIZE, MAXMSGSIZE)
     opened.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+    opened.set(zmq.CONNECT_TIMEOUT, CONNECT_MS)
+    opened.set(zmq.TCP_KEEPALIVE, 1)
+    opened.set(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S)
+    opened.set(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_EVERY_S)
+    opened.set(zmq.TCP_KEEPALIVE_CNT, KEEPALIVE_TRIES)
     opened.set(zmq.IPV6, int("[" in endpoint))
 
 
 class _Subscriber:
-    def __init__(self, context: zmq.Context[Socket], index: int, place: Place) -> None:
+    def __init__(self, context: zmq.Context[Socket], index: int, place: Place, patience: Patience) -> None:
         self.index = index
         self.socket = context.socket(zmq.SUB)
         prepare(self.socket, place.endpoint)
+        self.socket.set(zmq.RCVHWM, patience.rcvhwm)
+        self.socket.set(zmq.RECONNECT_IVL_MAX, patience.reconnect_max_ms)
         self.socket.subscribe(b"")
         self.monitor = Monitor(self.socket)
         if place.mode == "bind":
@@ -156,11 +183,17 @@ class _Subscriber:
 
 
 class _Outbox:
-    """Chunks on their way to the parent. Nothing here waits, so that a busy parent never stops the polling."""
+    """Chunks on their way to the parent. Nothing here waits, so that a busy parent never stops the polling.
 
-    def __init__(self, fd: int) -> None:
+    ``full`` once more than ``most`` bytes wait, until half of them are gone.
+    """
+
+    def __init__(self, fd: int, most: int) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
+        self.full = False
+        self._most = most
+        self._bytes = 0
         self._chunks: deque[memoryview] = deque()
         self._encode = msgspec.msgpack.Encoder().encode
 
@@ -170,6 +203,8 @@ class _Outbox:
     def put(self, items: list[Item]) -> None:
         body = self._encode(items)
         self._chunks.append(memoryview(len(body).to_bytes(LENGTH_BYTES, "big") + body))
+        self._bytes += LENGTH_BYTES + len(body)
+        self.full = self._bytes > self._most
 
     def push(self) -> None:
         while self._chunks:
@@ -178,6 +213,8 @@ class _Outbox:
                 written = os.write(self.fd, chunk)
             except BlockingIOError:
                 return
+            self._bytes -= written
+            self.full = self.full and self._bytes > self._most // 2
             if written == len(chunk):
                 self._chunks.popleft()
             else:
@@ -188,7 +225,7 @@ def _open(context: zmq.Context[Socket], config: Config, out: list[Item]) -> list
     opened: list[_Subscriber] = []
     for index, place in enumerate(config.places):
         try:
-            opened.append(_Subscriber(context, index, place))
+            opened.append(_Subscriber(context, index, place, config.patience))
         except zmq.ZMQError as error:
             out.append(Item(index, time.monotonic_ns(), 0, event=TROUBLE, text=f"{place.endpoint}: {error}"))
     out.append(Item(0, time.monotonic_ns(), 0, event=READY))
@@ -203,6 +240,19 @@ def _turn(subscribers: Iterable[_Subscriber], out: list[Item]) -> set[_Subscribe
             more.add(subscriber)
         subscriber.events(out)
     return more
+
+
+def _too_slow(subscribers: list[_Subscriber]) -> list[Item]:
+    said = "what was received is not taken fast enough here: from here on messages may be lost for this reason"
+    now = time.monotonic_ns()
+    return [Item(one.index, now, one.monitor.handshakes, event=TROUBLE, text=said) for one in subscribers]
+
+
+def _poller(of: dict[int, int]) -> zmq.Poller:
+    poller = zmq.Poller()
+    for fd, events in of.items():
+        poller.register(fd, events)
+    return poller
 
 
 def _hand_over(subscribers: list[_Subscriber], outbox: _Outbox) -> None:
@@ -222,7 +272,7 @@ def _hand_over(subscribers: list[_Subscriber], outbox: _Outbox) -> None:
 def run(config: Config, stdin: int, stdout: int) -> None:
     """Subscribe and hand on until ``stdin`` ends or the parent is gone."""
     context: zmq.Context[Socket] = zmq.Context()
-    outbox = _Outbox(stdout)
+    outbox = _Outbox(stdout, config.patience.waiting_bytes)
     items: list[Item] = []
     watch = StallWatch()
     watch.start()
@@ -234,13 +284,20 @@ def run(config: Config, stdin: int, stdout: int) -> None:
         for heard in (subscriber.socket, subscriber.monitor.socket):
             poller.register(heard, zmq.POLLIN)
             by_socket[heard] = subscriber
+    held: dict[int, int] = {stdin: zmq.POLLIN, stdout: zmq.POLLOUT}
     more: set[_Subscriber] = set()
     try:
         while True:
             if items:
                 outbox.put(items)
                 items = []
+                if outbox.full:
+                    outbox.put(_too_slow(subscribers))
             outbox.push()
+            if outbox.full:
+                if stdin in dict(_poller(held).poll(POLL_MS)):
+                    break
+                continue
             poller.register(stdout, zmq.POLLOUT if outbox else 0)
             ready = dict(poller.poll(0 if more else POLL_MS))
             if stdin in ready:

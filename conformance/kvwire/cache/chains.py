@@ -11,15 +11,16 @@ whose answer had not come yet.
 from __future__ import annotations
 
 import bisect
-import hashlib
-import struct
+import zlib
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
+import xxhash
 
 from kvwire.hashes.functions import Scope, Token
+from kvwire.hashes.packing import token_bytes
 from kvwire.trace.stimuli import Prompt
 from kvwire.wire.events import Event
 
@@ -27,7 +28,7 @@ WINDOW = 65_536
 """How many hashes of an incarnation are remembered, those least recently used forgotten first."""
 ROOT = b""
 _MARK = b"\xff" * 8
-"""Stands before a digest, where no token id of eight bytes can."""
+"""Stands before a digest, so that it is told from token ids."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -39,61 +40,115 @@ class Window(Generic[K, V]):
     def __init__(self, size: int = WINDOW) -> None:
         self.size = size
         self.forgotten = 0
-        self._kept: OrderedDict[K, V] = OrderedDict()
+        self.kept: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self.kept)
 
     def get(self, key: K) -> V | None:
         """The value of a key, which becomes the last that is forgotten."""
-        value = self._kept.get(key)
+        value = self.kept.get(key)
         if value is not None:
-            self._kept.move_to_end(key)
+            self.kept.move_to_end(key)
         return value
 
     def put(self, key: K, value: V) -> None:
         """Keep a value."""
-        self._kept[key] = value
-        self._kept.move_to_end(key)
-        if len(self._kept) > self.size:
-            self._kept.popitem(last=False)
+        self.kept[key] = value
+        self.kept.move_to_end(key)
+        if len(self.kept) > self.size:
+            self.kept.popitem(last=False)
+            self.forgotten += 1
+
+    def shrink(self) -> None:
+        """Forget what is too much."""
+        while len(self.kept) > self.size:
+            self.kept.popitem(last=False)
             self.forgotten += 1
 
     def clear(self) -> None:
         """Keep nothing more of an incarnation that is over."""
-        self._kept.clear()
+        self.kept.clear()
         self.forgotten = 0
 
 
 def extend(above: bytes, tokens: Sequence[Token]) -> bytes:
     """The identity (16 bytes) of a chain: that of the chain above and one block of tokens."""
-    return hashlib.blake2b(above + _packed(tokens), digest_size=16).digest()
+    return xxhash.xxh3_128_digest(above + packed(tokens))
 
 
-def _packed(tokens: Sequence[Token]) -> bytes:
+def packed(tokens: Sequence[Token]) -> bytes:
+    """Tokens as bytes: four each, little-endian; a digest is told from any four."""
     try:
-        return struct.pack(f"<{len(tokens)}Q", *tokens)
-    except struct.error:
-        return b"".join(_MARK + t if isinstance(t, bytes) else struct.pack("<Q", t) for t in tokens)
+        return token_bytes(tokens)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return b"".join(
+            _MARK + t if isinstance(t, bytes) else t.to_bytes(4 if t < 2**32 else 8, "little") for t in tokens
+        )
 
 
 class Text(NamedTuple):
-    """The tokens of a chain from its root, however they are cut into blocks: their bytes as a number, and how many."""
+    """The tokens of a chain from its root, however they are cut into blocks: two checksums of their bytes, and how many
+    bytes.
+    """
 
-    number: int
+    crc: int
+    adler: int
     length: int
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has, if all of them are text."""
+        return self.length // 4
 
-NOTHING = Text(0, 0)
-_MODULUS = 2**128 - 159
-"""A prime."""
+    def longer(self, data: bytes) -> Text:
+        """These tokens, and more."""
+        return Text(zlib.crc32(data, self.crc), zlib.adler32(data, self.adler), self.length + len(data))
+
+
+NOTHING = Text(0, 1, 0)
 
 
 def longer(above: Text, tokens: Sequence[Token]) -> Text:
     """The tokens above, and one block more."""
-    own = _packed(tokens)
-    number = int.from_bytes(own, "little") * pow(256, above.length, _MODULUS)
-    return Text((above.number + number) % _MODULUS, above.length + len(own))
+    return above.longer(packed(tokens))
+
+
+Chain = bytes | Text
+"""What identifies the tokens of a chain from its root: with their borders where prompts of ours tell how they are cut,
+else without.
+"""
+
+
+class Strand(msgspec.Struct, gc=False):
+    """The blocks of a store without faults, as they are remembered until somebody asks for one of them as a link.
+
+    ``data`` are their tokens, four bytes each, ``number`` is the batch's. ``rooted``: their chain was seen from its
+    root. ``function`` names the one of which ``keys`` are the full keys, block by block, None where it does not tell
+    anything of them; ``claimed``: keys are not kept, and follow from the tokens of the chain. ``above`` is the text of
+    the chain above, once somebody asked for it.
+    """
+
+    hashes: tuple[int, ...]
+    parent: int | None
+    size: int
+    data: bytes
+    rooted: bool
+    plain: bool
+    function: str | None
+    keys: tuple[bytes, ...] | None
+    claimed: bool
+    number: int
+    above: Text | None = None
+
+    def index(self, value: int) -> int:
+        """Which of its blocks has a hash."""
+        return len(self.hashes) - 1 if self.hashes[-1] == value else self.hashes.index(value)
+
+    def own(self, at: int) -> bytes:
+        """The tokens of one block."""
+        width = 4 * self.size
+        return self.data[at * width : (at + 1) * width]
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,12 +164,16 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     own: bytes
     parent: int | None
     size: int = 0
-    chain: bytes | None = None
+    chain: Chain | None = None
     text: Text | None = None
     items: tuple[bytes, ...] | None = None
     scopes: frozenset[Scope] = frozenset()
     ended: frozenset[Scope] = frozenset()
     plain: bool = False
+
+    def is_of(self, size: int, data: bytes) -> bool:
+        """Whether it is a block of these tokens, of text alone."""
+        return self.size == size and self.items is None and self.own == xxhash.xxh3_128_digest(data)
 
 
 class _Prefixes(msgspec.Struct, frozen=True):
@@ -128,7 +187,7 @@ class Chains:
     """The chains of one stream; O(window) and the prompts."""
 
     def __init__(self, prompts: Sequence[Prompt], window: int = WINDOW) -> None:
-        self._links: Window[int, Link] = Window(window)
+        self._links: Window[int, Link | Strand] = Window(window)
         self._coarse: Window[tuple[int, int], Link] = Window(window)
         """By block size and hash, where a block of another size had the hash before."""
         self._records = [prompt.record for prompt in prompts]
@@ -148,19 +207,72 @@ class Chains:
 
     def get(self, value: int) -> Link | None:
         """The block of a hash as it was first stored in this incarnation; None when unknown or forgotten."""
-        return self._links.get(value)
+        held = self._links.get(value)
+        return self.link(held, value) if isinstance(held, Strand) else held
+
+    def link(self, strand: Strand, value: int) -> Link:
+        """One block of a strand in its chain."""
+        at = strand.index(value)
+        above = self._text_above(strand) if strand.rooted else None
+        text = None if above is None else above.longer(strand.data[: (at + 1) * 4 * strand.size])
+        return Link(
+            own=xxhash.xxh3_128_digest(strand.own(at)),
+            parent=strand.hashes[at - 1] if at else strand.parent,
+            size=strand.size,
+            chain=text,
+            text=text,
+            plain=strand.plain and text is not None,
+        )
+
+    def _text_above(self, strand: Strand) -> Text | None:
+        """The text of the chain above a strand, as far as its blocks are remembered."""
+        below: list[tuple[Strand, int]] = []
+        """Strands of which it is not known, and the last block of each in the chain."""
+        at = len(strand.hashes) - 1
+        text: Text | None = None
+        while True:
+            if strand.above is not None or strand.parent is None:
+                text = strand.above or NOTHING
+                break
+            below.append((strand, at))
+            parent = strand.parent
+            held = self._links.kept.get(parent)
+            if isinstance(held, Strand):
+                strand, at = held, held.index(parent)
+                continue
+            if held is None or held.text is None:
+                return None
+            text = held.text
+            strand, at = below.pop()
+            strand.above = text
+            break
+        for under, last in reversed(below):
+            text = text.longer(strand.data[: (at + 1) * 4 * strand.size])
+            under.above = text
+            strand, at = under, last
+        return text
+
+    @property
+    def window(self) -> Window[int, Link | Strand]:
+        """What is remembered, by hash."""
+        return self._links
+
+    @property
+    def simple(self) -> bool:
+        """Whether nothing but the order of tokens and parents is followed: no prompts, and no second size of a hash."""
+        return not self._scopes and not len(self._coarse)
 
     def causes(self, record: int) -> int:
         """How many prompts can have been begun before the batch that ``record`` held first."""
         return bisect.bisect_left(self._records, record) + 1
 
-    def runs(self, chain: bytes, size: int, record: int | None = None, since: int = -1) -> list[Scope]:
+    def runs(self, chain: Chain, size: int, record: int | None = None, since: int = -1) -> list[Scope]:
         """The scope of every prompt that has the chain as prefix, begun before ``record`` or ever, in order.
 
         ``since``: only of those whose record is not before that one.
         """
         before = len(self._scopes) if record is None else self.causes(record)
-        numbers = self._of(size).runs.get(chain, ())
+        numbers = self._of(size).runs.get(chain, ()) if isinstance(chain, bytes) else ()
         return [self._scopes[number] for number in numbers if number < before and self._records[number] >= since]
 
     def _of(self, size: int) -> _Prefixes:
@@ -187,14 +299,14 @@ class Chains:
         before = self.causes(record)
         found: list[tuple[Link, Link | None]] = []
         parent = event.parent
-        above = None if parent is None else self._coarse.get((size, parent)) or self._links.get(parent)
+        above = None if parent is None else self._coarse.get((size, parent)) or self.get(parent)
         root_ended = self._ended(ROOT, size, before) if parent is None else frozenset()
         for index, value in enumerate(event.hashes):
             tokens = event.block(index)
             keys = None if event.mm_keys is None or index >= len(event.mm_keys) else event.mm_keys[index]
             items = None if keys is None else tuple(digest for digest, _ in keys)
             link = self._link(tokens, parent, above, root_ended, size, before, plain=plain, items=items)
-            prior = self._links.get(value)
+            prior = self.get(value)
             found.append((link, prior))
             if prior is None or prior.chain is None:
                 self._links.put(value, link)
@@ -215,17 +327,21 @@ class Chains:
         plain: bool,
         items: tuple[bytes, ...] | None,
     ) -> Link:
-        own = extend(ROOT, tokens)
+        data = packed(tokens)
+        own = xxhash.xxh3_128_digest(data)
         if parent is None:
-            chain, ended, text = own, root_ended, longer(NOTHING, tokens)
+            ended, text = root_ended, NOTHING.longer(data)
         elif above is None or above.chain is None or above.text is None:
             return Link(own=own, parent=parent, size=size, items=items)
         else:
-            chain, ended, text = extend(above.chain, tokens), above.ended, longer(above.text, tokens)
+            ended, text = above.ended, above.text.longer(data)
             plain = plain and above.plain
         plain = plain and bytes not in map(type, tokens)
         if not self._scopes:
-            return Link(own=own, parent=parent, size=size, chain=chain, text=text, items=items, plain=plain)
+            return Link(own=own, parent=parent, size=size, chain=text, text=text, items=items, plain=plain)
+        chain_above = ROOT if above is None else above.chain
+        assert isinstance(chain_above, bytes)
+        chain = xxhash.xxh3_128_digest(chain_above + data)
         runs = [n for n in self._of(size).runs.get(chain, ()) if n < before]
         return Link(
             own=own,

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from kvwire.cache.chains import Chains, Link, Window
+from kvwire.cache.chains import Chain, Chains, Link, Window
 from kvwire.hashes.functions import Scope
 from kvwire.hashes.keys import extra_keys
 from kvwire.history.timeline import Batch
@@ -20,7 +20,7 @@ from kvwire.wire.events import Event
 
 DEPTH = 1024
 """How far up the first block of a chain is looked for."""
-Place = tuple[int, bytes, int, int]
+Place = tuple[int, Chain, int, int]
 """Incarnation, chain, group and block size."""
 
 
@@ -133,12 +133,13 @@ class Identity:
     def __init__(self, prompts: Sequence[Prompt] = (), calm: Sequence[tuple[int, int]] = ()) -> None:
         self.chains = Chains(prompts)
         self._calm = calm
+        self._prompted = bool(prompts)
         self._life = -1
         self._distinct = 0
         self._lossy = False
-        self._equal: Window[tuple[Scope, bytes, int, int], int] = Window()
-        self._adapters: Window[tuple[bytes, int, int], dict[Adapter, int]] = Window()
-        self._tags: Window[tuple[bytes, int, int], dict[Tag, int]] = Window()
+        self._equal: Window[tuple[Scope, Chain, int, int], int] = Window()
+        self._adapters: Window[tuple[Chain, int, int], dict[Adapter, int]] = Window()
+        self._tags: Window[tuple[Chain, int, int], dict[Tag, int]] = Window()
         self._media: Window[int, frozenset[tuple[str | None, int]]] = Window()
         self._seen: dict[Place, dict[int, frozenset[Scope]]] = {}
         """The hashes of a chain that ran in several scopes, each with those that it can be of."""
@@ -160,6 +161,11 @@ class Identity:
         """Something is missing: a block can have gone to another medium, and come back."""
         self._lossy = True
 
+    def fresh(self, count: int) -> int:
+        """Note blocks whose hashes are new and may differ from others; of how many that can be said."""
+        before, self._distinct = self._distinct, self._distinct + count
+        return count if before else max(0, count - 1)
+
     def stored(self, batch: Batch, event: Event) -> list[Sight]:
         """Compare the blocks of a ``whole`` event with what is known."""
         extras = extra_keys(batch.payload, event) if "extra_keys" in event.keys else ()
@@ -174,8 +180,9 @@ class Identity:
             before = self._before(event, index, link)
             if link.chain is not None and link.scopes:
                 self._compare_scopes(batch, event, index, link, prior)
-            value, where = event.hashes[index], (event.medium, event.group)
-            self._media.put(value, (self._media.get(value) or frozenset()) | {where})
+            if self._prompted:
+                value, where = event.hashes[index], (event.medium, event.group)
+                self._media.put(value, (self._media.get(value) or frozenset()) | {where})
             sights.append(
                 Sight(
                     link=link,
@@ -269,7 +276,7 @@ class Identity:
             )
         )
 
-    def _possible(self, chain: bytes, size: int, record: int) -> frozenset[Scope]:
+    def _possible(self, chain: Chain, size: int, record: int) -> frozenset[Scope]:
         """The scopes that can be the cause of a batch: prompts that were not over and drained before it came."""
         at = bisect.bisect_left(self._calm, (record, 0))
         return frozenset(self.chains.runs(chain, size, record, self._calm[at - 1][1] if at else -1))
@@ -352,7 +359,7 @@ class Identity:
 
 
 def _under_another(
-    window: Window[tuple[bytes, int, int], dict[S, int]], event: Event, index: int, link: Link, own: S | None
+    window: Window[tuple[Chain, int, int], dict[S, int]], event: Event, index: int, link: Link, own: S | None
 ) -> Apart | None:
     """Another name under which the chain was announced, and its hash then: this one, if any had it."""
     if own is None or link.chain is None:

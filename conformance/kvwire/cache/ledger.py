@@ -65,15 +65,10 @@ class Cleared(NamedTuple):
 ALL = Cleared()
 
 
-class Count(NamedTuple):
-    """How many stores without a removal a key has; ``exact`` is False when it was unknown when first stored."""
-
-    value: int
-    exact: bool
-
-
-NONE, ONE, AT_LEAST_ONE = Count(0, exact=True), Count(1, exact=True), Count(1, exact=False)
-"""What nearly all counts are, made once."""
+Blocks = dict[int, int]
+"""Hash → how many stores without a removal it has in one location: ``MANY`` where the number is not known, 0 where it
+is known to be absent."""
+MANY = -1
 
 
 REMEMBERED = 2**16
@@ -114,16 +109,12 @@ class Ledger:
         self._default = State.UNKNOWN
         self._emptied: set[Cleared] = set()
         """Clears of some locations while the rest is unknown."""
-        self._known: dict[Key, Count] = {}
-        """Count 0 is known to be absent; kept only while the default is unknown."""
-        self._held: dict[tuple[int, int], int] = {}
-        """(group, hash) → how many locations hold it, or did before a removal that may have meant another group."""
-        self._groups: dict[tuple[str | None, str | None, str | None, int], tuple[int, ...]] = {}
-        """Block in any group of its medium, locality and owner → the groups that hold it."""
+        self._places: dict[Location, Blocks] = {}
+        """Zeros are kept only while the default is unknown."""
+        self._groups: dict[int, list[tuple[Location, Blocks]]] = {}
+        """The same, by group."""
         self._doubted: set[Key] = set()
         """Blocks that a removal may have meant which named another group."""
-        self._alone: dict[int, tuple[int]] = {}
-        """Group → itself alone, as nearly every block is held by one group only."""
 
     # what happens to the stream
 
@@ -140,31 +131,34 @@ class Ledger:
         if cleared == ALL:
             self._forget(State.ABSENT)
             return
-        for key in [key for key in self._doubted if cleared.names(key.location)]:
-            self._end_doubt(key)
-        for key in [key for key in self._known if cleared.names(key.location)]:
-            self._drop(key)
+        self._doubted = {key for key in self._doubted if not cleared.names(key.location)}
+        for location, blocks in self._places.items():
+            if cleared.names(location):
+                blocks.clear()
         if self._default is State.UNKNOWN:
             self._emptied.add(cleared)
 
     def _forget(self, default: State) -> None:
         self._default = default
         self._emptied.clear()
-        self._known.clear()
-        self._held.clear()
-        self._groups.clear()
         self._doubted.clear()
+        for blocks in self._places.values():
+            blocks.clear()
 
     def store(self, key: Key) -> State:
         """Note a store; the state before it."""
         before = self.state(key)
-        count = self._known.get(key)
+        blocks = self.blocks(key.location)
+        count = blocks.get(key.hash)
         if before is State.UNKNOWN:
-            self._set(key, AT_LEAST_ONE)
+            count = MANY
         elif count is not None and self.counted(key.location):
-            self._set(key, Count(count.value + 1, count.exact))
+            count = MANY if count == MANY else count + 1
         else:
-            self._set(key, ONE)
+            count = 1
+        if not blocks.get(key.hash):
+            self._doubted.discard(key)
+        blocks[key.hash] = count
         return before
 
     def remove(self, key: Key) -> tuple[State, frozenset[int]]:
@@ -174,74 +168,49 @@ class Ledger:
         a wrong group is one fault, and no second one of the chain.
         """
         before = self.state(key)
-        elsewhere = frozenset(self._groups.get(_anywhere(key), ())) - {key.location.group}
-        if before is State.RESIDENT or not elsewhere:
+        elsewhere = frozenset[int]() if before is State.RESIDENT else self._elsewhere(key)
+        if not elsewhere:
             self._remove(key, before)
-            return before, frozenset()
-        self._end_doubt(key)
+            return before, elsewhere
+        self._doubted.discard(key)
         for group in elsewhere:
             doubted = Key(key.location._replace(group=group), key.hash)
-            self._drop(doubted)
-            self._hold(doubted)
+            del self._places[doubted.location][key.hash]
             self._doubted.add(doubted)
         return before, elsewhere
 
+    def _elsewhere(self, key: Key) -> frozenset[int]:
+        """Other groups that hold a block in the medium, locality and owner of its location."""
+        own = key.location
+        return frozenset(
+            place.group
+            for place, blocks in self._places.items()
+            if place != own and place._replace(group=own.group) == own and blocks.get(key.hash)
+        )
+
     def _remove(self, key: Key, before: State) -> None:
-        count = self._known.get(key)
+        blocks = self.blocks(key.location)
+        count = blocks.get(key.hash)
         counted = self.counted(key.location)
-        if counted and count is not None and count.value > 0:
-            if not count.exact:
-                self._drop(key)
-            elif count.value > 1:
-                self._set(key, Count(count.value - 1, exact=True))
+        if counted and count:
+            if count == MANY:
+                del blocks[key.hash]
+            elif count > 1:
+                blocks[key.hash] = count - 1
             else:
-                self._set(key, NONE)
+                self._end(key, blocks)
         elif counted and before is State.UNKNOWN:
-            self._drop(key)
-        else:
-            self._set(key, NONE)
-
-    def _set(self, key: Key, count: Count) -> None:
-        if not count.value:
-            self._drop(key)
-            if self._default is State.UNKNOWN:
-                self._known[key] = count
-            return
-        before = self._known.get(key)
-        self._known[key] = count
-        if before is not None and before.value:
-            return
-        self._end_doubt(key)
-        self._hold(key)
-        anywhere, group = _anywhere(key), key.location.group
-        alone = self._alone.setdefault(group, (group,))
-        self._groups[anywhere] = self._groups[anywhere] + alone if anywhere in self._groups else alone
-
-    def _drop(self, key: Key) -> None:
-        before = self._known.pop(key, None)
-        if before is None or not before.value:
-            self._end_doubt(key)
-            return
-        self._release(key)
-        anywhere = _anywhere(key)
-        groups = tuple(group for group in self._groups.pop(anywhere) if group != key.location.group)
-        if groups:
-            self._groups[anywhere] = groups
-
-    def _hold(self, key: Key) -> None:
-        place = (key.location.group, key.hash)
-        self._held[place] = self._held.get(place, 0) + 1
-
-    def _release(self, key: Key) -> None:
-        place = (key.location.group, key.hash)
-        locations = self._held.pop(place) - 1
-        if locations:
-            self._held[place] = locations
-
-    def _end_doubt(self, key: Key) -> None:
-        if key in self._doubted:
             self._doubted.discard(key)
-            self._release(key)
+            blocks.pop(key.hash, None)
+        else:
+            self._end(key, blocks)
+
+    def _end(self, key: Key, blocks: Blocks) -> None:
+        """A block is absent from now on."""
+        if not blocks.pop(key.hash, 0):
+            self._doubted.discard(key)
+        if self._default is State.UNKNOWN:
+            blocks[key.hash] = 0
 
     # what is known
 
@@ -249,6 +218,40 @@ class Ledger:
     def complete(self) -> bool:
         """Whether every resident block is known: nothing before or between was missed."""
         return self._default is State.ABSENT
+
+    @property
+    def unsure(self) -> bool:
+        """Whether what is known of a location is not all that is known of its blocks."""
+        return bool(self._doubted or self._emptied)
+
+    @property
+    def several_groups(self) -> bool:
+        """Whether blocks were stored in more than one group."""
+        return len(self._groups) > 1
+
+    @property
+    def held(self) -> int:
+        """How many blocks are known to be resident, over all locations."""
+        return sum(
+            len(blocks) - (sum(not count for count in blocks.values()) if not self.complete else 0)
+            for blocks in self._places.values()
+        )
+
+    def blocks(self, location: Location) -> Blocks:
+        """What is known of one location."""
+        blocks = self._places.get(location)
+        if blocks is None:
+            blocks = self._places[location] = {}
+            self._groups.setdefault(location.group, []).append((location, blocks))
+        return blocks
+
+    def knows(self, location: Location) -> bool:
+        """Whether blocks of a location were looked at before."""
+        return location in self._places
+
+    def of_group(self, group: int) -> list[tuple[Location, Blocks]]:
+        """What is known of every location of a group."""
+        return self._groups.setdefault(group, [])
 
     def counted(self, location: Location) -> bool:
         """Whether stores and removals are counted in a location."""
@@ -259,25 +262,26 @@ class Ledger:
 
     def state(self, key: Key) -> State:
         """The state of a block in one location."""
-        count = self._known.get(key)
+        blocks = self._places.get(key.location)
+        count = None if blocks is None else blocks.get(key.hash)
         if count is not None:
-            return State.RESIDENT if count.value else State.ABSENT
+            return State.RESIDENT if count else State.ABSENT
         if self._emptied and any(cleared.names(key.location) for cleared in self._emptied):
             return State.ABSENT
         return self._default
 
     def parent_state(self, group: int, block: int) -> State:
         """Whether any location of the group holds the block; absent only when that is certain."""
-        if self._held.get((group, block)):
-            return State.RESIDENT
+        for location, blocks in self._groups.get(group, ()):
+            if blocks.get(block) or (self._doubted and Key(location, block) in self._doubted):
+                return State.RESIDENT
         return self._default
 
     def resident(self) -> frozenset[Key]:
         """Every block that is known to be resident."""
-        return frozenset(key for key, count in self._known.items() if count.value)
-
-
-def _anywhere(key: Key) -> tuple[str | None, str | None, str | None, int]:
-    """The block in any group of its medium, locality and owner."""
-    medium, _, locality, ownership = key.location
-    return medium, locality, ownership, key.hash
+        return frozenset(
+            Key(location, value)
+            for location, blocks in self._places.items()
+            for value, count in blocks.items()
+            if count
+        )

@@ -13,15 +13,18 @@ function is settled every function is tried, and so are all for what the settled
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
-from kvwire.cache.chains import WINDOW, Link, Window
-from kvwire.hashes.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, named
+from kvwire.cache.chains import WINDOW, Chains, Link, Strand, Window
+from kvwire.hashes.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, named, root_key
 from kvwire.hashes.keys import extra_keys, readable
 from kvwire.hashes.mistakes import MISTAKES
+from kvwire.hashes.packing import widened
 from kvwire.history.timeline import Batch
 from kvwire.wire.events import TWO_64, Event
 
@@ -112,6 +115,15 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 Place = tuple[str | None, int, int | None]
 """Medium, group and block size."""
+Way = Literal["key", "claimed"]
+"""A function whose keys are followed from the root, or one that needs the claimed parent."""
+V1 = "v1_block_key"
+V1_WIDTHS = dict(zip((function.name for function in TRUE if function.label == V1), (4, 8), strict=True))
+"""The two revisions of that function, and the bytes of a token in their keys behind a digest."""
+KEYED = {"v2_sha256_64/u32": 4, "v2_sha256_64/u64": 8, "v2_sha256_low64/u32": 4, "v2_sha256_low64/u64": 8}
+"""Functions of the registry that chain SHA-256, and the bytes of a token in their keys."""
+DEPTH = 4096
+"""So many stores above a block are gone through for its key."""
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -194,8 +206,17 @@ class Parity:
     them; ``untrue`` blocks that the named functions do not give, and ``unknown`` counts reasons.
     """
 
-    def __init__(self, scopes: Iterable[Scope] = (), *, window: int = WINDOW, search: int = SEARCH) -> None:
+    def __init__(
+        self,
+        scopes: Iterable[Scope] = (),
+        chains: Chains | None = None,
+        *,
+        window: int = WINDOW,
+        search: int = SEARCH,
+    ) -> None:
         runs = tuple(scopes)
+        self._chains = Chains(()) if chains is None else chains
+        """Where blocks without faults are remembered."""
         self._loras = tuple(dict.fromkeys([None, *(scope.lora for scope in runs)]))
         self._salts = tuple(dict.fromkeys([None, *(scope.salt for scope in runs)]))
         self._bare = self._product(self._loras, None, self._salts)
@@ -261,7 +282,7 @@ class Parity:
                     adapted=event.lora_id is not None or event.lora_name is not None,
                 )
                 scopes, knowledge = self._scopes(event, block, links[index])
-                above = None if parent is None else self._states.get(parent)
+                above = None if parent is None else self._above(parent)
                 hidden = any(not offset and digest not in block.tokens for digest, offset in block.mm)
                 cut = unit if coarse and size % unit == 0 and not block.mm and not block.extra else 0
                 case = _Case(
@@ -274,6 +295,121 @@ class Parity:
             results.append(result)
             parent = value
         return results
+
+    # blocks without faults
+
+    @property
+    def way(self) -> Way | None:
+        """How blocks can be checked at once that the function of the stream gives; None when each is a case."""
+        if not self.settled or not self.candidates:
+            return None
+        if all(function.label == V1 for function in self.candidates):
+            return "claimed"
+        (function, *others) = self.candidates
+        return "key" if not others and function.name in KEYED else None
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing is known to give these hashes, and no function is looked for any more."""
+        return not self.candidates and self._left <= 0
+
+    def unsearched(self, count: int, *, root: bool) -> bool:
+        """Count blocks of which that holds; False, and nothing counted, when a function is looked for all the same."""
+        if root:
+            if (self._roots + 1) % SAMPLE == 0:
+                return False
+            self._roots += 1
+        self.unknown[SEARCHED] += count
+        return True
+
+    @property
+    def over(self) -> bool:
+        """Whether no more is looked for what reproduces a block that the function of the stream does not."""
+        return self._left <= 0
+
+    def orphans(self, parent: int, place: Place, count: int) -> bool:
+        """Count blocks in a row of whose chain no key is known; False, and nothing is counted, when they are a case."""
+        if self.coarse(place):
+            return False
+        first = SCOPE if self._above(parent) is not None else FORGOTTEN if self._forgotten else PARENT
+        self.unknown[first] += 1
+        if count > 1:
+            self.unknown[SCOPE] += count - 1
+        return True
+
+    def sized(self, place: Place) -> None:
+        """Blocks of this place and size follow."""
+        self._sizes[place[1]] = place[2] or 0
+
+    def coarse(self, place: Place) -> bool:
+        """Whether other groups have, or may have, smaller blocks."""
+        size = place[2] or 0
+        return size > min(self._sizes.values()) or (place[1] > 0 and 0 not in self._sizes)
+
+    def match(self, place: Place, count: int, roots: int, *, told: bool) -> None:
+        """Blocks that the function of the stream gives, so many of them first ones of chains."""
+        self._roots += roots
+        self._carried = False
+        self.matched += count
+        if told:
+            self.told += count
+        for function in self.candidates:
+            self.matches[function.name] += count
+            self.solid[function.name] += count
+            self._places.add((function.name, place))
+
+    @property
+    def _forgotten(self) -> int:
+        return self._states.forgotten or self._chains.window.forgotten
+
+    def key_of(self, value: int) -> bytes | None:
+        """The full key of a block under the function of the stream, whose way is "key"; None when not known."""
+        held = self._chains.window.get(value)
+        name = self.candidates[0].name
+        if isinstance(held, Strand) and held.keys is not None and held.function == name:
+            return held.keys[held.index(value)]
+        state = (self._states.get(value) or {}).get(name)
+        return None if state is None or state.scope != NO_SCOPE else state.key
+
+    def _above(self, value: int) -> dict[str, State] | None:
+        """Where the chain of a block stands under each function that was followed; None when it is not known."""
+        states = self._states.get(value)
+        if states is not None:
+            return states
+        held = self._chains.window.get(value)
+        if not isinstance(held, Strand):
+            return None
+        at = held.index(value)
+        if held.keys is not None:
+            assert held.function is not None
+            return {held.function: State(NO_SCOPE, held.keys[at], value)}
+        if held.claimed:
+            return {name: State(NO_SCOPE, self._key(held, at, width), value) for name, width in V1_WIDTHS.items()}
+        return {} if held.function is None else None
+
+    def _key(self, strand: Strand, at: int, width: int) -> bytes | None:
+        """The full key of a block whose function needs none, from the tokens of its chain."""
+        chain: list[tuple[Strand, int]] = [(strand, at)]
+        key: bytes | None = None
+        while len(chain) < DEPTH:
+            parent = chain[-1][0].parent
+            if parent is None:
+                key = root_key(NO_SCOPE)
+                break
+            held = self._chains.window.kept.get(parent)
+            if isinstance(held, Strand) and held.claimed:
+                chain.append((held, held.index(parent)))
+                continue
+            name = next(name for name, own in V1_WIDTHS.items() if own == width)
+            state = (self._states.kept.get(parent) or {}).get(name)
+            key = None if state is None else state.key
+            break
+        for one, last in reversed(chain):
+            for index in range(last + 1):
+                if key is None:
+                    return None
+                key = hashlib.sha256(key + widened(one.own(index), width)).digest()
+        return key
 
     # what is known
 
@@ -416,7 +552,7 @@ class Parity:
                 state = None if start is None else _step(function, start, case)
             if state is not None:
                 states[function.name] = state
-        if states or self._states.get(case.value) is None:
+        if states or self._above(case.value) is None:
             self._states.put(case.value, states)
         return states
 
@@ -472,7 +608,7 @@ class Parity:
         if case.coarse:
             return COARSE
         if case.block.parent is not None and case.above is None:
-            return FORGOTTEN if self._states.forgotten else PARENT
+            return FORGOTTEN if self._forgotten else PARENT
         if not front and case.knowledge >= {"lora", "salt"}:
             return NOTHING
         return SCOPE

@@ -17,21 +17,24 @@ from kvwire.cli.judging import (
     finish,
     judging_options,
     progressing,
+    reported,
     terminable,
 )
 from kvwire.cli.screen import screen
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, Tally, answers, default_workers, line
+from kvwire.recordings.judging import Answer, Tally, answers, default_workers, ended, line, read
 from kvwire.recordings.units import Unit, units
 from kvwire.report.faces import face, print_to
 from kvwire.report.recordings import row, totals
 from kvwire.report.visible import safe
+from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files
 from kvwire.trace.captures import capture
 from kvwire.trace.captures.capture import Told
-from kvwire.trace.records import Record, Trace, TraceError
+from kvwire.trace.records import TraceError
 
+ENDED = {"cut": "cut short", "interrupted": "whole, but interrupted", "whole": "whole"}
 TELL_RECORDS = 5000
 """After how many records progress is shown."""
 
@@ -119,21 +122,27 @@ def _one(unit: Unit, options: Options) -> int:
             raise click.UsageError(str(error)) from None
     try:
         with progressing() as progress, files.open_recording(*unit.paths) as recording:
-            records: list[Record] = []
-            for count, record in enumerate(recording):
-                records.append(record)
+
+            def tell(count: int) -> None:
                 if count % TELL_RECORDS == 0:
-                    progress(f"reading {unit.name}, {recording.position:.0%}")
-            ended = recording.ended
-            progress(f"judging {unit.name}, {len(records)} records")
-    except TraceError as error:
+                    progress(f"judging {unit.name}, {recording.position:.0%}")
+
+            if "html" in options.files:  # which shows bytes of the trace
+                trace, outcome = files.read(*unit.paths), None
+                count, how = len(trace.records), ended(trace.interrupted, trace.cut)
+            else:
+                trace, outcome = None, read(recording, options.how, tell)
+                last = recording.ended
+                count, how = last.records, ended(last.interrupted, last.cut)
+    except (TraceError, UnknownNameError) as error:
         raise click.UsageError(str(error)) from None
-    trace = Trace(header=ended.header, records=tuple(records), interrupted=ended.interrupted, cut=ended.cut)
     if not options.quiet:
-        how = "cut short" if ended.cut else "whole, but interrupted" if ended.interrupted else "whole"
         parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
-        click.echo(f"{unit.name}: {len(records)} records{parts}, {how}", err=True)
-    return finish(trace, options)
+        click.echo(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
+    if outcome is None:
+        assert trace is not None
+        return finish(trace, options)
+    return reported(outcome, options)
 
 
 def _many(found: Sequence[Unit], options: Options, workers: int) -> int:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from kvwire.cli.baseline import expectations, today
 from kvwire.cli.screen import screen
 from kvwire.conclusion.conclude import FilterError, select
+from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.judging import Asked, concluded
@@ -154,14 +155,34 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextlib.contextmanager
+def stopping() -> Iterator[list[int]]:
+    """Inside, SIGINT and SIGTERM raise nothing: they are put into the list."""
+    stopped: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: stopped.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def finish(judged: Trace, options: Options) -> int:
     """Judge, report, and give the exit code."""
     try:
         outcome = concluded(judged, options.how)
     except UnknownNameError as error:
         raise click.UsageError(str(error)) from None
+    return reported(outcome, options, [judged])
+
+
+def reported(outcome: Result, options: Options, judged: Sequence[Trace] = ()) -> int:
+    """Report, and give the exit code; ``judged`` is the trace, for whoever shows its bytes."""
     for kind, path in options.files.items():
-        path.write_bytes(face([outcome], kind, [judged] if kind == "html" else ()))
+        path.write_bytes(face([outcome], kind, judged if kind == "html" else ()))
     if options.github:
         click.echo(face([outcome], "github"), nl=False)
     if not options.quiet:

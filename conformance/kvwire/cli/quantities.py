@@ -10,6 +10,9 @@ SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 BYTES |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", 1)}
 
+LOOPBACK = "127.0.0.1"
+PORT_MAX = 65535
+
 
 class Duration(click.ParamType[float]):
     """A time such as ``90``, ``30s``, ``1h30m``, ``2d``, in seconds."""
@@ -50,3 +53,17 @@ class Size(click.ParamType[int]):
         if size < self.least:
             self.fail(f"{text!r} is less than {self.least} bytes", param, ctx)
         return size
+
+
+class Place(click.ParamType[tuple[str, int]]):
+    """Where to listen: ``9464``, ``:9464``, ``0.0.0.0:9464``, ``[::1]:9464``; on loopback unless a host is named."""
+
+    name = "[host:]port"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """The host and the port."""
+        text = str(value).strip()
+        parts = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):)?(\d{1,5})", text)
+        if parts is None or int(parts[2]) > PORT_MAX:
+            self.fail(f"{text!r} is no place to listen at; write 9464, 0.0.0.0:9464 or [::1]:9464", param, ctx)
+        return (parts[1] or LOOPBACK).strip("[]"), int(parts[2])

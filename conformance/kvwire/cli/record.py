@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -14,7 +11,7 @@ from kvwire.attack.recording import record
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import whole
-from kvwire.cli.judging import FILE, progressing
+from kvwire.cli.judging import FILE, progressing, stopping
 from kvwire.cli.quantities import Duration, Size
 from kvwire.judges.verdict import Exit
 from kvwire.trace.files import Sink
@@ -65,7 +62,7 @@ def record_command(
         raise click.UsageError(f"{path} is there already: name another file, or replace it with --overwrite")
     sink = sink_of(path, rotate)
     began = time.monotonic()
-    with _stopping() as stopped, progressing() as progress:
+    with stopping() as stopped, progressing() as progress:
         done = record(
             place,
             sink,
@@ -82,21 +79,6 @@ def record_command(
         click.echo(f"kvwire: {why}", err=True)
         return Exit.INCONCLUSIVE
     return Exit.CONFORMANT
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[list[int]]:
-    """Inside, SIGINT and SIGTERM raise nothing: they are put into the list."""
-    stopped: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: stopped.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _so_far(sink: Sink, batches: int) -> str:

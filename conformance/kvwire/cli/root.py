@@ -24,6 +24,7 @@ from kvwire.cli.report import report_command
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
+from kvwire.cli.watch import watch_command
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
@@ -113,6 +114,7 @@ def explain(requirement: str) -> None:
 main.add_command(check)
 main.add_command(judge_command)
 main.add_command(record_command)
+main.add_command(watch_command)
 main.add_command(convert)
 main.add_command(scrub)
 main.add_command(verify)

@@ -9,12 +9,14 @@ import msgspec
 
 from kvwire.conclusion import provenance, result
 from kvwire.conclusion.description import event_at
-from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.conclusion.hearing import Hearing
+from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
 from kvwire.conclusion.notices import death, notices
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted, summary
 from kvwire.conclusion.untried import Heard, Why, inconclusive, lacking, not_applicable
-from kvwire.history.losses import losses
+from kvwire.history.follower import HORIZON, Horizon
+from kvwire.history.ranges import Ranges
 from kvwire.history.timeline import Attribution
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Finding, Outcome, Reason, Verdict, Where
@@ -22,9 +24,9 @@ from kvwire.standard.registry import Profile, Registry, Requirement, UnknownName
 from kvwire.trace.calls import Call, RestartCall
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
-from kvwire.trace.packed import digest
-from kvwire.trace.probing import probes
-from kvwire.trace.records import LIVE, Header, Source, Trace
+from kvwire.trace.packed import Digest, digest, timed
+from kvwire.trace.probing import probes_at
+from kvwire.trace.records import LIVE, Header, Record, Source, Trace
 from kvwire.wire.endpoint_rules import connectable
 
 LIVE_SOURCES = frozenset(source.value for source in LIVE)
@@ -62,21 +64,97 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
     A function of its arguments only: a live run and its recording give the same bytes.
     """
     wanted = wanted or Wanted()
+    if passes(trace.header):
+        run = Listening(trace.header, registry, profile, wanted)
+        for record in trace.records:
+            run.take(record)
+        return run.result(interrupted=trace.interrupted, cut=trace.cut, recorded=digest(trace))
     only = select(wanted.only, registry)
     judged = [judge_stream(trace, stream, registry, profile, only) for stream in trace.header.streams]
-    troubles = [result.Trouble(text=text) for text in _troubles(trace)]
+    return concluded(Hearing.of(trace), judged, registry, profile, wanted)
+
+
+class Listening:
+    """A run in which nothing is done to the publisher, judged while its records come.
+
+    Nothing that was judged is kept: O(resident), the horizon, and what no message is (connections, requests).
+    ``digests``: it makes the digest of the recording itself.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        registry: Registry,
+        profile: Profile,
+        wanted: Wanted | None = None,
+        *,
+        replays: bool | None = None,
+        horizon: Horizon = HORIZON,
+        digests: bool = False,
+    ) -> None:
+        self._digest = Digest() if digests else None
+        self.registry = registry
+        self.profile = profile
+        self.wanted = wanted or Wanted()
+        self.only = select(self.wanted.only, registry)
+        self.hearing = Hearing(header)
+        numbers = {stream.name: Ranges() for stream in header.streams} if len(header.streams) > 1 else {}
+        self._numbers = numbers
+        self.streams = {
+            stream.name: Passing(header, stream, registry, profile, numbers=numbers, replays=replays, horizon=horizon)
+            for stream in header.streams
+        }
+
+    def take(self, record: Record) -> None:
+        """Take the next record."""
+        if self._digest is not None:
+            self._digest.add([timed(record)])
+        index = self.hearing.take(record)
+        if (stream := self.streams.get(record.stream)) is not None:
+            if self._numbers:
+                self._numbers[record.stream].take(index, record)
+            stream.take(index, record)
+        elif not record.stream:
+            for stream in self.streams.values():
+                stream.take(index, record)
+
+    def result(
+        self, *, interrupted: bool = False, cut: str = "", header: Header | None = None, recorded: str = ""
+    ) -> Result:
+        """The run is over: its conclusion.
+
+        ``cut`` and ``header`` are as they are known at the end, with what became of the probes; ``recorded`` is the
+        digest of the recording, where somebody else has it.
+        """
+        hearing = self.hearing
+        hearing.interrupted, hearing.cut, hearing.header = interrupted, cut, header or hearing.header
+        hearing.digest = recorded
+        if self._digest is not None:
+            hearing.digest = self._digest.end(hearing.header, interrupted=interrupted, cut=bool(cut))
+        judged = [stream.judged(self.only) for stream in self.streams.values()]
+        self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
+        return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)
+
+
+def concluded(
+    hearing: Hearing, judged: Sequence[Judged], registry: Registry, profile: Profile, wanted: Wanted
+) -> Result:
+    """The conclusion from what was heard and how its streams were judged."""
+    only = select(wanted.only, registry)
+    header = hearing.header
+    troubles = [result.Trouble(text=text) for text in _troubles(hearing)]
     outcomes = [outcome for stream in judged for outcome in stream.outcomes]
-    outcomes, died = _deaths(trace, outcomes, only)
+    outcomes, died = _deaths(hearing, outcomes, only)
     troubles += [result.Trouble(text=text) for text in died]
-    said = notices(trace, judged)
+    said = notices(hearing, judged)
     heard = {
-        (one.stream.name, asked): _heard(trace, one.stream.name, said, asked=asked)
+        (one.stream.name, asked): _heard(hearing, one.stream.name, said, asked=asked)
         for one in judged
         for asked in (False, True)
     }
-    place = _Places(trace)
+    place = _Places(hearing)
     return Result(
-        run=_run(trace, profile, wanted),
+        run=_run(hearing, profile, wanted),
         streams=tuple(_stream(stream) for stream in judged),
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
@@ -86,36 +164,36 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
                 outcome,
                 requirement := registry[outcome.requirement],
                 profile,
-                trace.header,
+                header,
                 heard[outcome.stream, "replayable" in requirement.needs],
                 place,
             )
             for outcome in outcomes
         ),
-        summary=summary(trace, judged, outcomes, said, registry, profile, wanted, only, troubled=bool(troubles)),
+        summary=summary(hearing, judged, outcomes, said, registry, profile, wanted, only, troubled=bool(troubles)),
     )
 
 
 # --- trouble and deaths ------------------------------------------------------------------------------------------
 
 
-def _troubles(trace: Trace) -> list[str]:
+def _troubles(hearing: Hearing) -> list[str]:
     """Our own trouble, and endpoints that were never reached."""
-    texts = [record.detail.text for record in trace.records if isinstance(record.detail, Trouble)]
+    texts = [record.detail.text for _, record in hearing.details if isinstance(record.detail, Trouble)]
     texts += [
         f"stream {record.stream}: no ZeroMQ handshake on {record.detail.endpoint} within {record.detail.bound_s:g} s: "
-        + (_moved(trace, index) or "is a publisher there, and may this client connect?")
-        for index, record in enumerate(trace.records)
+        + (_moved(hearing, at) or "is a publisher there, and may this client connect?")
+        for at, (_, record) in enumerate(hearing.details)
         if isinstance(record.detail, Unreachable)
     ]
     return list(dict.fromkeys(texts))
 
 
-def _moved(trace: Trace, unreached: int) -> str:
+def _moved(hearing: Hearing, unreached: int) -> str:
     """Where a restart bound instead of the endpoint that is not reached any more; empty where it did not move."""
-    missed = trace.records[unreached]
+    _, missed = hearing.details[unreached]
     assert isinstance(missed.detail, Unreachable)
-    for record in reversed(trace.records[:unreached]):
+    for _, record in reversed(hearing.details[:unreached]):
         call = record.detail
         if record.stream != missed.stream or not isinstance(call, RestartCall) or call.bound is None:
             continue
@@ -126,28 +204,28 @@ def _moved(trace: Trace, unreached: int) -> str:
     return ""
 
 
-def _deaths(trace: Trace, outcomes: list[Outcome], only: frozenset[str] | None) -> tuple[list[Outcome], list[str]]:
+def _deaths(hearing: Hearing, outcomes: list[Outcome], only: frozenset[str] | None) -> tuple[list[Outcome], list[str]]:
     """A target that died: a failure of what it had to survive, else trouble.
 
     Other instances that the harness started are the target where they were attacked, each by itself; how others end is
     for those who started them.
     """
     texts: list[str] = []
-    own = {"", *(stream.name for stream in trace.header.streams)}
-    attacked = {record.stream for record in trace.records if isinstance(record.detail, AttackBegins)}
-    for index, record in enumerate(trace.records):
+    own = {"", *(stream.name for stream in hearing.header.streams)}
+    attacked = {record.stream for _, record in hearing.details if isinstance(record.detail, AttackBegins)}
+    for at, (index, record) in enumerate(hearing.details):
         end = record.detail
         if not isinstance(end, ProcessExit) or end.expected is not False:
             continue
         if record.stream not in own | attacked:
             continue
         same = own if record.stream in own else {record.stream}
-        before = (r for r in reversed(trace.records[:index]) if r.stream in same)
+        before = (r for _, r in reversed(hearing.details[:at]) if r.stream in same)
         stimulus = next((r.detail for r in before if r.source == Source.STIMULUS), None)
         survive = set(stimulus.must_survive) if isinstance(stimulus, Stimulus) else set()
         if only is not None:
             survive &= only
-        how = death(end.how, (record.t_ns - trace.records[0].t_ns) / 1e9)
+        how = death(end.how, hearing.at(record))
         if stimulus is None or not survive:
             said = " | ".join((end.stderr or ())[-3:])
             texts.append(f"{how}{_in_flight(stimulus)}{'; its standard error ends: ' + said if said else ''}")
@@ -179,8 +257,8 @@ def _failed(outcome: Outcome, finding: Finding) -> Outcome:
 # --- lines -------------------------------------------------------------------------------------------------------
 
 
-def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
-    header = trace.header
+def _run(hearing: Hearing, profile: Profile, wanted: Wanted) -> result.Run:
+    header = hearing.header
     driven = ["--drive", header.drive] if header.drive else []
     words = ["kvwire", "check", header.target, *driven, "--profile", profile.profile]
     if header.mode != "plain":
@@ -205,16 +283,16 @@ def _run(trace: Trace, profile: Profile, wanted: Wanted) -> result.Run:
         statement_sha256=header.statement.digest,
         standard_sha256=provenance.standard(),
         judges_sha256=provenance.judges(),
-        recording_sha256=digest(trace),
+        recording_sha256=hearing.digest,
         strict=wanted.strict,
         reproduce=shlex.join(words),
     )
 
 
-def _heard(trace: Trace, stream: str, notices: Sequence[result.Notice], *, asked: bool) -> Heard:
+def _heard(hearing: Hearing, stream: str, notices: Sequence[result.Notice], *, asked: bool) -> Heard:
     """What became of a stream as a whole; ``asked``: of its replay socket, where that was another thing."""
-    for record in trace.records:
-        if record.stream == stream and isinstance(record.detail, Unreachable):
+    for record in hearing.details_of(stream):
+        if isinstance(record.detail, Unreachable):
             live = not LIVE_SOURCES.isdisjoint(record.detail.of)
             if live or asked:
                 return Heard(why=Why.UNREACHABLE, said=f"no ZeroMQ handshake on {record.detail.endpoint}")
@@ -228,9 +306,9 @@ def _heard(trace: Trace, stream: str, notices: Sequence[result.Notice], *, asked
 class _Places:
     """What the trace tells of the place of a finding."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._records = trace.records
-        self._probe_of = probes(trace.records)
+    def __init__(self, hearing: Hearing) -> None:
+        self._kept = hearing.kept
+        self._probe_of = probes_at(hearing.details)
 
     def __call__(self, finding: Finding) -> Finding:
         """The finding with the probe during which its record was made, and the event that stands at its place."""
@@ -238,8 +316,8 @@ class _Places:
         if where.record is None:
             return finding
         probe, event = self._probe_of(where.record), None
-        if where.frame == "payload" and where.offset is not None:
-            event = event_at(self._records[where.record], where.offset)
+        if where.frame == "payload" and where.offset is not None and where.record in self._kept:
+            event = event_at(self._kept[where.record], where.offset)
         return msgspec.structs.replace(finding, where=msgspec.structs.replace(where, probe=probe, event=event))
 
 
@@ -275,9 +353,9 @@ def _stream(judged: Judged) -> result.Stream:
     return result.Stream(
         name=judged.stream.name,
         form=judged.form,
-        batches=sum(len(incarnation.batches) for incarnation in judged.timeline.incarnations),
-        events=judged.events,
-        incarnations=len(judged.timeline.incarnations),
+        batches=judged.appearance.batches,
+        events=judged.appearance.events,
+        incarnations=judged.incarnations,
         notes=list(judged.notes),
     )
 
@@ -286,14 +364,13 @@ def _holes(judged: Judged) -> list[result.Hole]:
     return [
         result.Hole(
             stream=judged.stream.name,
-            incarnation=incarnation.index,
+            incarnation=index,
             first=str(gap.first),
             last=str(gap.last),
             attribution=gap.attribution,
             why=gap.why,
         )
-        for incarnation in judged.timeline.incarnations
-        for gap in incarnation.gaps
+        for index, gap in judged.gaps
     ] + [
         result.Hole(
             stream=judged.stream.name,
@@ -303,5 +380,5 @@ def _holes(judged: Judged) -> list[result.Hole]:
             attribution=Attribution.TRANSPORT,
             why=f"{loss.source} lacks {loss.count} of them, which {loss.delivered_by} delivered",
         )
-        for loss in losses(judged.timeline)
+        for loss in judged.losses
     ]

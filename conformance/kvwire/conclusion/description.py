@@ -5,56 +5,85 @@ from __future__ import annotations
 from collections import Counter
 
 from kvwire.conclusion.muting import Muting
-from kvwire.history import timeline as timelines
-from kvwire.history.timeline import Timeline
-from kvwire.judges.area import Context
+from kvwire.judges.step import Step
 from kvwire.trace.marks import Joined
 from kvwire.trace.records import Record, Records, told
 from kvwire.wire.dialect import read_slowly
-from kvwire.wire.events import Form, group_kind
+from kvwire.wire.events import Form, Reading, group_kind
 from kvwire.wire.framing import split_live, split_replay
 
-
-def count_events(timeline: Timeline) -> dict[str, int]:
-    """How many events of each type there are."""
-    return dict(sorted(Counter(event.tag or "(untagged)" for _, _, event in timelines.events(timeline)).items()))
+LEGACY: tuple[Form, ...] = ("array-v", "array-s")
 
 
-def form_of(timeline: Timeline) -> Form:
-    """The form of its events; ``array`` where nothing tells whose arrays they are."""
-    forms = {
-        batch.reading.form
-        for incarnation in timeline.incarnations
-        for batch in incarnation.batches
-        if batch.reading.events
-    }
-    if not forms:
-        return "none"
-    if len(forms) == 1:
-        return forms.pop()
-    for legacy in ("array-v", "array-s"):
-        if forms <= {"array", legacy}:
-            return legacy
-    return "mixed"
+class Appearance:
+    """What was seen of a stream, added up; O(types, ranks)."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.forms: set[Form] = set()
+        """The forms of batches with events."""
+        self.tags: Counter[str] = Counter()
+        self.unknown: set[str] = set()
+        """Types of events that edition 1 does not know."""
+        self.ranks: set[int] = set()
+        self.odd_kinds: dict[str, set[int]] = {}
+        """Kinds of groups of which edition 1 knows nothing, and the groups that named them."""
+
+    def count(self, step: Step) -> None:
+        """Add batches without a fault."""
+        self.batches += step.batches
+        for shape, count in step.shapes.items():
+            self.forms.add(shape.form)
+            self.tags["BlockStored" if shape.kind == "stored" else "BlockRemoved"] += count
+
+    def add(self, reading: Reading) -> None:
+        """Add a batch."""
+        self.batches += 1
+        self.rest(reading, 0)
+        if reading.rank is not None:
+            self.ranks.add(reading.rank)
+
+    def rest(self, reading: Reading, first: int) -> None:
+        """Add the events of a batch from one on."""
+        if reading.events:
+            self.forms.add(reading.form)
+        for event in reading.events[first:]:
+            self.tags[event.tag or "(untagged)"] += 1
+            if event.kind == "unknown" and event.tag:
+                self.unknown.add(event.tag)
+            if event.spec_kind is not None and group_kind(event.group, event.spec_kind, event.window) == "unknown":
+                self.odd_kinds.setdefault(event.spec_kind, set()).add(event.group)
+
+    @property
+    def events(self) -> dict[str, int]:
+        """How many events of each type there are."""
+        return dict(sorted(self.tags.items()))
+
+    @property
+    def form(self) -> Form:
+        """The form of the events; ``array`` where nothing tells whose arrays they are."""
+        forms = self.forms
+        if not forms:
+            return "none"
+        if len(forms) == 1:
+            return next(iter(forms))
+        for legacy in LEGACY:
+            if forms <= {"array", legacy}:
+                return legacy
+        return "mixed"
 
 
-def remarks(context: Context, muting: Muting, records: Records) -> tuple[str, ...]:
+def remarks(appearance: Appearance, muting: Muting, details: Records) -> tuple[str, ...]:
     """What no sentence speaks of and a reader should know."""
     notes: list[str] = []
-    timeline = context.timeline
     if muting.any:
         notes.append(f"{muting.ours} events are what was offered, {muting.theirs} are the publisher's own")
-    unknown = sorted({event.tag for _, _, event in timelines.events(timeline) if event.kind == "unknown" and event.tag})
-    if unknown:
-        notes.append(f"event types that edition 1 does not know: {', '.join(unknown)}")
-    groups: dict[str, set[int]] = {}
-    for _, _, event in timelines.events(timeline):
-        if event.spec_kind is not None and group_kind(event.group, event.spec_kind, event.window) == "unknown":
-            groups.setdefault(event.spec_kind, set()).add(event.group)
-    for kind, members in sorted(groups.items()):
+    if appearance.unknown:
+        notes.append(f"event types that edition 1 does not know: {', '.join(sorted(appearance.unknown))}")
+    for kind, members in sorted(appearance.odd_kinds.items()):
         where = f"group{'s' if len(members) > 1 else ''} {', '.join(map(str, sorted(members)))}"
         notes.append(f"nothing is concluded about the chains of {where}, of the kind {kind!r}")
-    joined = [joiner for _, joiner in told(records, Joined)]
+    joined = [joiner for _, joiner in told(details, Joined)]
     if joined:
         same = sum(j.settled and j.complete and not j.missing and not j.extra for j in joined)
         notes.append(f"{same} of {len(joined)} late joiners rebuilt what one knew that had joined before them")

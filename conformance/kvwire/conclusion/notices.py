@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from kvwire.conclusion.hearing import Hearing
 from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import Notice
-from kvwire.history.senders import senders
 from kvwire.trace.calls import CacheCall
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.instances import fell_silent
 from kvwire.trace.marks import AttackBegins, CaptureNote, ProcessExit
-from kvwire.trace.records import Record, Records, Trace, told
+from kvwire.trace.records import Record, told
 
 ADAPTED = ("exec:", "reference:", "mutant:")
 """Targets whose publishers the harness stops and starts itself."""
@@ -44,33 +42,29 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
+def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     """All of them: deaths, connections and streams one by one, then what streams have together."""
-    cut = (Notice(what="cut-short", text=trace.cut),) if trace.cut else ()
-    if not trace.records:
+    cut = (Notice(what="cut-short", text=hearing.cut),) if hearing.cut else ()
+    if not hearing.records:
         return cut
-    clock = _Clock(trace)
-    own: dict[str, list[tuple[int, Record]]] = {stream.name: [] for stream in trace.header.streams}
-    for index, record in enumerate(trace.records):
-        if record.stream in own:
-            own[record.stream].append((index, record))
-    found: list[Notice] = [*cut, *_deaths(trace, clock)]
-    ours = trace.header.life_from_start or trace.header.target.startswith(ADAPTED)
+    found: list[Notice] = [*cut, *_deaths(hearing)]
+    header = hearing.header
+    ours = header.life_from_start or header.target.startswith(ADAPTED)
     gone = {name for notice in found for name in notice.streams}
     quiet: dict[str, float] = {}
-    stopped = fell_silent(own)
+    stopped = hearing.rhythm.fell_silent()
     ended: dict[str, tuple[float, float]] = {}
-    for name, indexed in own.items():
-        records = [record for _, record in indexed]
-        lost = [] if ours else list(_lost(name, records, clock))
+    for name, pace in hearing.paces.items():
+        records = hearing.details_of(name)
+        lost = [] if ours else list(_lost(name, records, hearing))
         found += lost
-        if not any(record.is_live for record in records):
+        if pace.last_ns < 0:
             if (since := _connected(records)) is not None and not lost:
-                quiet[name] = clock.end - clock.at(since)
-        elif not (lost or ours or name in gone or name in stopped) and (times := _silence(records, clock)) is not None:
+                quiet[name] = hearing.end - hearing.at(since)
+        elif not (lost or ours or name in gone or name in stopped) and (times := _silence(name, hearing)) is not None:
             ended[name] = times
     if quiet:
-        which = "" if len(own) == 1 else f" of {listed(list(quiet))}"
+        which = "" if len(hearing.paces) == 1 else f" of {listed(list(quiet))}"
         said = f"connected, and nothing came{which} in {seconds(min(quiet.values()))}"
         found.append(Notice(what="nothing-came", streams=list(quiet), text=said))
     if ended:
@@ -78,23 +72,12 @@ def notices(trace: Trace, judged: Sequence[Judged]) -> tuple[Notice, ...]:
         said = f"{listed(list(ended))} fell silent after {seconds(at)}: nothing more in {seconds(rest)}"
         found.append(Notice(what="silent", streams=list(ended), after_s=at, text=said))
     if stopped:
-        found.append(_stopped(sorted(stopped), own, clock))
-    found += _interleaved(judged, trace, clock)
+        found.append(_stopped(sorted(stopped), hearing))
+    found += _interleaved(judged, hearing)
     found += _twins(judged)
-    found += _refused(trace, clock)
-    found += (Notice(what="capture", text=note.text) for _, note in told(enumerate(trace.records), CaptureNote))
+    found += _refused(hearing)
+    found += (Notice(what="capture", text=note.text) for _, note in told(hearing.details, CaptureNote))
     return tuple(found)
-
-
-class _Clock:
-    """Seconds since the first record of a trace; ``end`` is when the last one was made."""
-
-    def __init__(self, trace: Trace) -> None:
-        times = [record.t_ns for record in trace.records]
-        self._begin, self.end = times[0], (max(times) - times[0]) / 1e9
-
-    def at(self, record: Record) -> float:
-        return (record.t_ns - self._begin) / 1e9
 
 
 def death(how: str, after_s: float) -> str:
@@ -102,14 +85,14 @@ def death(how: str, after_s: float) -> str:
     return f"the adapter's process ended by itself after {seconds(after_s)} ({_on_one_line(how)})"
 
 
-def _deaths(trace: Trace, clock: _Clock) -> Iterator[Notice]:
+def _deaths(hearing: Hearing) -> Iterator[Notice]:
     """Of the publisher under test, and of instances that were attacked."""
-    own = {"", *(stream.name for stream in trace.header.streams)}
-    own |= {record.stream for record in trace.records if isinstance(record.detail, AttackBegins)}
-    for record in trace.records:
+    own = {"", *(stream.name for stream in hearing.header.streams)}
+    own |= {record.stream for _, record in hearing.details if isinstance(record.detail, AttackBegins)}
+    for _, record in hearing.details:
         end = record.detail
         if isinstance(end, ProcessExit) and end.expected is False and record.stream in own:
-            at = clock.at(record)
+            at = hearing.at(record)
             on = [record.stream] if record.stream else []
             yield Notice(what="died", streams=on, after_s=at, text=death(end.how, at))
 
@@ -125,7 +108,7 @@ def _of_witness(record: Record) -> str | None:
     return said.event if isinstance(said, SocketEvent) and said.of.startswith("live-") else None
 
 
-def _lost(name: str, records: Sequence[Record], clock: _Clock) -> Iterator[Notice]:
+def _lost(name: str, records: Sequence[Record], clock: Hearing) -> Iterator[Notice]:
     """Times for which no witness had a connection."""
     up: Counter[str] = Counter()
     down: Record | None = None
@@ -150,28 +133,29 @@ def _lost(name: str, records: Sequence[Record], clock: _Clock) -> Iterator[Notic
         yield Notice(what="connection-lost", streams=[name], after_s=at, text=said)
 
 
-def _silence(records: Sequence[Record], clock: _Clock) -> tuple[float, float] | None:
+def _silence(name: str, hearing: Hearing) -> tuple[float, float] | None:
     """When a stream that nobody drives was heard last, and for how long then no more; None while it may just pause."""
-    times = [clock.at(record) for record in records if record.is_live]
-    longest = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
-    rest = clock.end - times[-1]
-    return (times[-1], rest) if rest >= max(SILENT_S, GAPS * longest) else None
+    last = hearing.last(name)
+    assert last is not None
+    rest = hearing.end - last
+    return (last, rest) if rest >= max(SILENT_S, GAPS * hearing.paces[name].longest_ns / 1e9) else None
 
 
-def _stopped(stopped: list[str], own: Mapping[str, Records], clock: _Clock) -> Notice:
+def _stopped(stopped: list[str], hearing: Hearing) -> Notice:
     """Streams that stopped while others went on, all in one line."""
-    at = min(max(clock.at(record) for _, record in own[name] if record.is_live) for name in stopped)
-    going = sum(any(record.is_live for _, record in records) for name, records in own.items() if name not in stopped)
+    at = min(last for name in stopped if (last := hearing.last(name)) is not None)
+    going = sum(pace.last_ns >= 0 for name, pace in hearing.paces.items() if name not in stopped)
     others = f"{going} other streams" if going > 1 else "another stream"
     said = f"{listed(stopped)} stopped after {seconds(at)}, while {others} went on"
     return Notice(what="stopped", streams=stopped, after_s=at, text=said)
 
 
-def _interleaved(judged: Sequence[Judged], trace: Trace, clock: _Clock) -> Iterator[Notice]:
+def _interleaved(judged: Sequence[Judged], hearing: Hearing) -> Iterator[Notice]:
     """Streams on which several counters interleave."""
     for one in judged:
-        if (found := senders(one.timeline)) is not None:
-            at, name = clock.at(trace.records[found.record]), one.stream.name
+        if one.senders is not None:
+            found, t_ns = one.senders
+            at, name = hearing.at_ns(t_ns), one.stream.name
             said = f"{name} from {seconds(at)} on: {found.text}"
             yield Notice(what="several-senders", streams=[name], after_s=at, text=said)
 
@@ -180,8 +164,7 @@ def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:
     """Streams that carry the same rank."""
     by_rank: dict[int, list[str]] = {}
     for one in judged:
-        batches = (batch for incarnation in one.timeline.incarnations for batch in incarnation.batches)
-        for rank in sorted({batch.reading.rank for batch in batches if batch.reading.rank is not None}):
+        for rank in sorted(one.appearance.ranks):
             by_rank.setdefault(rank, []).append(one.stream.name)
     for rank, names in by_rank.items():
         if len(names) > 1:
@@ -189,12 +172,12 @@ def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:
             yield Notice(what="one-rank", streams=names, text=f"{count} streams carry rank {rank}: {listed(names)}")
 
 
-def _refused(trace: Trace, clock: _Clock) -> Iterator[Notice]:
+def _refused(hearing: Hearing) -> Iterator[Notice]:
     """Prompts that the publisher under test refused, by what they have beside tokens."""
-    own = {stream.name for stream in trace.header.streams}
+    own = hearing.paces.keys()
     asked: Counter[str] = Counter()
     refused: dict[str, list[tuple[float, str]]] = {}
-    for record in trace.records:
+    for _, record in hearing.details:
         call = record.detail
         if not isinstance(call, CacheCall) or record.stream not in own:
             continue
@@ -202,7 +185,7 @@ def _refused(trace: Trace, clock: _Clock) -> Iterator[Notice]:
         sort = " and ".join(name for name, value in parts if value is not None) or "tokens alone"
         asked[sort] += 1
         if call.refused is not None:
-            refused.setdefault(sort, []).append((clock.at(record), call.refused))
+            refused.setdefault(sort, []).append((hearing.at(record), call.refused))
     for sort, times in refused.items():
         (at, why), prompts = times[0], f"prompt{'s' if asked[sort] > 1 else ''} with {sort}"
         first = "" if len(times) == 1 else "the first "

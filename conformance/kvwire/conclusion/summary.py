@@ -8,13 +8,14 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from kvwire.conclusion import result
+from kvwire.conclusion.hearing import Hearing
 from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import INCOMPLETE, NoClaim, Notice
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Exit, Outcome, Reason, Verdict, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry
 from kvwire.trace.planned import Left
-from kvwire.trace.records import Header, Trace
+from kvwire.trace.records import Header
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ _WORST = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.PASS, Verdic
 
 
 def summary(
-    trace: Trace,
+    hearing: Hearing,
     judged: Sequence[Judged],
     outcomes: Sequence[Outcome],
     notices: Sequence[Notice],
@@ -46,10 +47,10 @@ def summary(
     troubled: bool,
 ) -> result.Summary:
     """What all outcomes come to."""
-    level = _shown(trace.header)
+    level = _shown(hearing.header)
     needed = frozenset(profile.conclusive.get(level, ())) if only is None else only
     missing = sorted({o.requirement for o in outcomes if o.verdict is Verdict.INCONCLUSIVE and o.requirement in needed})
-    claims = no_claim(trace, notices, wanted)
+    claims = no_claim(hearing, notices, wanted)
     verdict = overall(
         [(o.requirement, o.verdict) for o in outcomes],
         missing,
@@ -59,15 +60,15 @@ def summary(
     claimed = [r for r in registry.binding("publisher") if r.id in profile.ids and (only is None or r.id in only)]
     not_judged = {r.id: f"{r.status}: {r.pending or r.review or r.untestable}" for r in claimed if r.id not in JUDGES}
     return result.Summary(
-        headline=headline(trace, judged, outcomes, notices, claims, missing, verdict, profile, wanted),
+        headline=headline(hearing, judged, outcomes, notices, claims, missing, verdict, profile, wanted),
         total=len(claimed),
         sentences=_counts(outcomes, {r.id for r in claimed}),
         not_judged=not_judged,
         conclusive_missing=missing,
         no_claim=claims,
-        verdict=None if trace.interrupted else verdict,
-        exit=None if trace.interrupted else int(exit_of(verdict, wanted)),
-        interrupted=trace.interrupted,
+        verdict=None if hearing.interrupted else verdict,
+        exit=None if hearing.interrupted else int(exit_of(verdict, wanted)),
+        interrupted=hearing.interrupted,
     )
 
 
@@ -109,34 +110,34 @@ def _shown(header: Header) -> ControlLevel:
 # --- what is claimed ---------------------------------------------------------------------------------------------
 
 
-def no_claim(trace: Trace, notices: Sequence[Notice], wanted: Wanted) -> list[NoClaim]:
+def no_claim(hearing: Hearing, notices: Sequence[Notice], wanted: Wanted) -> list[NoClaim]:
     """Why a run does not claim conformance; empty for a whole one."""
-    left = {probe.left for probe in trace.header.plan}
+    left = {probe.left for probe in hearing.header.plan}
     found: list[NoClaim] = []
-    if trace.interrupted:
+    if hearing.interrupted:
         found.append("interrupted")
     if any(notice.what == "connection-lost" for notice in notices):
         found.append("lost")
-    if Left.TIME in left or trace.cut:
+    if Left.TIME in left or hearing.cut:
         found.append("cut")
-    if trace.header.mode == "quick":
+    if hearing.header.mode == "quick":
         found.append("quick")
     if wanted.only or Left.ONLY in left:
         found.append("only")
     return found
 
 
-def _why_no_claim(claims: Sequence[NoClaim], trace: Trace, notices: Sequence[Notice], wanted: Wanted) -> str:
+def _why_no_claim(claims: Sequence[NoClaim], hearing: Hearing, notices: Sequence[Notice], wanted: Wanted) -> str:
     """In a few words."""
     said: list[str] = []
     for claim in claims:
         match claim:
             case "lost":
                 said += [notice.text for notice in notices if notice.what == "connection-lost"][:1]
-            case "cut" if trace.cut:
-                said.append(trace.cut)
+            case "cut" if hearing.cut:
+                said.append(hearing.cut)
             case "cut":
-                missed = [probe.name for probe in trace.header.plan if probe.left is Left.TIME]
+                missed = [probe.name for probe in hearing.header.plan if probe.left is Left.TIME]
                 more = f" and {len(missed) - SHOWN} more" if len(missed) > SHOWN else ""
                 said.append(f"out of time before the end of {', '.join(missed[:SHOWN])}{more}")
             case "quick":
@@ -149,7 +150,7 @@ def _why_no_claim(claims: Sequence[NoClaim], trace: Trace, notices: Sequence[Not
 
 
 def headline(
-    trace: Trace,
+    hearing: Hearing,
     judged: Sequence[Judged],
     outcomes: Sequence[Outcome],
     notices: Sequence[Notice],
@@ -160,12 +161,12 @@ def headline(
     wanted: Wanted,
 ) -> str:
     """The one line that says what the run comes to, and claims no more than it may."""
-    scope = f"edition {trace.header.edition}, profile {profile.profile}, {trace.header.level}"
-    if BY_ADAPTER & set(trace.header.sets):
+    scope = f"edition {hearing.header.edition}, profile {profile.profile}, {hearing.header.level}"
+    if BY_ADAPTER & set(hearing.header.sets):
         count = len({o.requirement for o in outcomes if o.reason == Reason.OURS})
-        said = ", ".join(trace.header.sets)
+        said = ", ".join(hearing.header.sets)
         scope += f"; on the adapter's word ({said} are not the publisher's) {count} sentences were not judged"
-    if trace.interrupted:
+    if hearing.interrupted:
         return f"interrupted: what was found so far, no verdict on the whole ({scope})"
     failed = sorted({o.requirement.removeprefix("KVW-") for o in outcomes if o.verdict is Verdict.FAIL})
     legacy = sorted({stream.form for stream in judged if stream.form.startswith("array")})
@@ -183,9 +184,9 @@ def headline(
     if not little and (warned := {o.requirement for o in outcomes if o.verdict is Verdict.WARN}):
         seen = f"no MUST broken was seen, {len(warned)} warning{'s' if len(warned) > 1 else ''}"
     if claims:
-        return f"no claim: {_why_no_claim(claims, trace, notices, wanted)}; {seen}; {scope}"
+        return f"no claim: {_why_no_claim(claims, hearing, notices, wanted)}; {seen}; {scope}"
     if verdict is Verdict.INCONCLUSIVE:
         nothing = [notice.text for notice in notices if notice.what == "nothing-came"]
-        silent = nothing and not any(one.timeline.incarnations for one in judged)
+        silent = nothing and not any(one.incarnations for one in judged)
         return f"inconclusive: {nothing[0] if silent else seen}; {scope}"
     return f"conformant as far as this level shows; {scope}"

@@ -185,6 +185,7 @@ class _Grouping:
         if (
             not answer.ended
             or not answer.payloads
+            or not run.payloads
             or run.last > answer.first
             or max(answer.payloads) >= max(run.payloads)
         ):

@@ -80,35 +80,37 @@ class AnswerRun(Run):
         """It ends below a number that was live before the request, or shares nothing with it: another life's."""
 
 
-class _Witness:
+class Witness:
     """One live witness while its messages are cut."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.runs: list[Run] = []
-        self._last = -1
-        self._own: dict[int, bytes] = {}
+        self.last = -1
+        self.count = 0
+        """How many numbered messages it delivered."""
+        self.own: dict[int, bytes] = {}
         self._disconnects = 0
         self._handshakes = 0
         self._noticed = 0
-        self._excuses = 0
-        self._fresh = False
+        self.excuses = 0
+        self.fresh = False
 
     def monitor(self, index: int, event: str) -> int | None:
         """Follow the monitor; the index when a connection ended or another one joined it."""
         self._disconnects += event == DISCONNECTED
         self._handshakes += event == HANDSHAKE
-        if event == HANDSHAKE and self._excuses:
-            self._fresh = True  # what the new connection brings comes after it, and mostly at once
+        if event == HANDSHAKE and self.excuses:
+            self.fresh = True  # what the new connection brings comes after it, and mostly at once
         if event == HANDSHAKE and self.runs and self.runs[-1].broken is not None:
             self.runs[-1].back = True
         # Where the harness binds, a new publisher may connect before the old one's connection ends.
         ended = max(self._disconnects, self._handshakes - 1)
         if ended <= self._noticed:
             return None
-        self._excuses += ended - self._noticed
+        self.excuses += ended - self._noticed
         self._noticed = ended
-        self._fresh = True
+        self.fresh = True
         if self.runs:
             self.runs[-1].breaks += 1
             if self.runs[-1].broken is None:
@@ -117,26 +119,27 @@ class _Witness:
 
     def message(self, seen: Sighting) -> None:
         """Take the next message."""
-        fresh, self._fresh = self._fresh, False
+        self.count += 1
+        fresh, self.fresh = self.fresh, False
         number = seen.number
         fell = again = False
         if not self.runs:
             cut = True
-        elif not self._excuses:
+        elif not self.excuses:
             cut = False
-        elif number <= self._last and self._own.get(number) != seen.payload:
+        elif number <= self.last and self.own.get(number) != seen.payload:
             cut = fell = True
-            self._excuses -= 1
-            self._own.clear()
-            self._last = -1
+            self.excuses -= 1
+            self.own.clear()
+            self.last = -1
         else:
-            again = number <= self._last and not self.runs[-1].again
-            cut = fresh or again or number > self._last + 1
+            again = number <= self.last and not self.runs[-1].again
+            cut = fresh or again or number > self.last + 1
         if cut:
-            self.runs.append(Run(self.source, seen.record, fell=fell, again=again, is_open=bool(self._excuses)))
+            self.runs.append(Run(self.source, seen.record, fell=fell, again=again, is_open=bool(self.excuses)))
         self.runs[-1].add(seen)
-        self._own.setdefault(number, seen.payload)
-        self._last = max(self._last, number)
+        self.own.setdefault(number, seen.payload)
+        self.last = max(self.last, number)
 
 
 class Collected:
@@ -144,7 +147,7 @@ class Collected:
     capture lacks packets (``missed``).
     """
 
-    def __init__(self, records: Iterable[tuple[int, Record]]) -> None:
+    def __init__(self, records: Iterable[tuple[int, Record]] = ()) -> None:
         self.answers: dict[str, AnswerRun] = {}
         self.breaks: list[int] = []
         self.replacing: list[int] = []
@@ -155,14 +158,19 @@ class Collected:
         """
         self._number: dict[bytes, int] = {}
         self.missed: list[int] = []
-        self._witnesses = {str(source): _Witness(source) for source in LIVE}
+        self.witnesses = {str(source): Witness(source) for source in LIVE}
         for index, record in records:
-            self._take(index, record)
+            self.take(index, record)
+
+    def forget_numbers(self) -> None:
+        """Forget which payload stood under which number."""
+        self._number.clear()
+        self.common.clear()
 
     @property
     def live(self) -> dict[str, list[Run]]:
         """The runs of each live witness, in order."""
-        return {source: witness.runs for source, witness in self._witnesses.items()}
+        return {source: witness.runs for source, witness in self.witnesses.items()}
 
     def broke_before(self, record: int) -> bool:
         """Whether a witness's connection ended before a record."""
@@ -172,10 +180,11 @@ class Collected:
         """Whether the harness started, restarted or stopped the publisher between two records."""
         return any(first <= index <= last for index in self.replacing)
 
-    def _take(self, index: int, record: Record) -> None:
+    def take(self, index: int, record: Record) -> None:
+        """Take the next record."""
         match record.detail:
             case SocketEvent() as said:
-                witness = self._witnesses.get(said.of)
+                witness = self.witnesses.get(said.of)
                 ended = None if witness is None else witness.monitor(index, said.event)
                 if ended is not None:
                     self.breaks.append(ended)
@@ -190,7 +199,7 @@ class Collected:
         if record.frames is None:
             return
         if record.is_live and (parts := split_live(record.frames)) and parts[0] != END_NUMBER:
-            self._witnesses[record.source].message(self._seen(Sighting(index, *parts)))
+            self.witnesses[record.source].message(self.seen(Sighting(index, *parts)))
         elif record.is_replay and (replayed := split_replay(record.frames)):
             self._replayed(index, record.source, replayed[1], replayed[2])
 
@@ -203,9 +212,10 @@ class Collected:
             answer.ended = True
             answer.last = index
         elif number is not None:
-            answer.add(self._seen(Sighting(index, number, payload)))
+            answer.add(self.seen(Sighting(index, number, payload)))
 
-    def _seen(self, sighting: Sighting) -> Sighting:
+    def seen(self, sighting: Sighting) -> Sighting:
+        """Note what a source delivered under which number."""
         if self._number.setdefault(sighting.payload, sighting.number) != sighting.number:
             self.common.add(sighting.payload)
         return sighting

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 
@@ -70,11 +71,11 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     """The record that holds the other bytes of a reused number."""
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class Batch(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One distinct batch of an incarnation.
 
     ``record`` is the index of the first record that held it, ``live`` that of the first live one (None: seen by replay
-    only), ``seen_by`` every source that delivered it.
+    only), ``seen_by`` every source that delivered it. It is read when somebody looks into it.
     """
 
     number: int
@@ -82,7 +83,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     record: int
     live: int | None = None
     seen_by: frozenset[str]
-    reading: Reading
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """What the payload says."""
+        return read(self.payload)
 
 
 class Attribution(enum.StrEnum):
@@ -168,7 +173,7 @@ def build(records: Iterable[tuple[int, Record]]) -> Timeline:
     """The timeline of one stream, from its records with their indices in the trace."""
     collected = Collected(records)
     lives = grouped(collected)
-    return _Builder(collected, lives).build()
+    return Builder(collected, lives).build()
 
 
 class _Known:
@@ -203,7 +208,9 @@ class _Known:
         return answered if answered is not None and answered.record < seen.record else None
 
 
-class _Builder:
+class Builder:
+    """Lays out what was collected of a stream, life by life."""
+
     def __init__(self, collected: Collected, lives: list[Life]) -> None:
         self.collected = collected
         self.lives = lives
@@ -318,7 +325,6 @@ class _Builder:
                 record=records[number],
                 live=known.heard[number].record if number in known.heard else None,
                 seen_by=frozenset(seen_by[number]),
-                reading=read(payloads[number].payload),
             )
             for number in numbers
         )

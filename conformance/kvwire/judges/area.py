@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, Type
 import msgspec
 
 from kvwire.history.progress import Moment
-from kvwire.history.timeline import Batch, Gap, Incarnation, Timeline, build
+from kvwire.history.ranges import Ranges
+from kvwire.history.timeline import Batch, Gap, Incarnation, Live, Timeline, build
 from kvwire.judges.facts import Facts
-from kvwire.judges.verdict import Finding, Reason, Tally, Where
+from kvwire.judges.step import Step
+from kvwire.judges.verdict import EXAMPLES, Finding, Reason, Tally, Where
 from kvwire.standard.registry import Memory, Registry
 from kvwire.standard.statement import Statement
 from kvwire.trace.records import Header, Record, Records, StreamInfo
@@ -59,6 +61,7 @@ class Say:
     def __init__(self, area: Area, requirement: str) -> None:
         self.tally = area.tallies.setdefault(requirement, Tally())
         self._area = area
+        self._requirement = requirement
         self._decided_by = area.context.registry[requirement].decided_by
 
     def saw(self, count: int = 1) -> None:
@@ -69,7 +72,15 @@ class Say:
     def broke(self, expected: str, seen: str, where: Where) -> None:
         """Count a violation."""
         if self._decided_by not in self._area.muted:
-            self.tally.broke(Finding(expected=expected, seen=seen, where=where))
+            finding = Finding(expected=expected, seen=seen, where=where)
+            self.tally.broke(finding)
+            if self.tally.violations <= EXAMPLES:
+                self._area.facts.found(self._requirement, finding)
+
+    def broke_more(self, count: int) -> None:
+        """Count violations of a sort of which enough examples were shown."""
+        self.tally.violations += count
+        self.tally.witnesses += count
 
     def weigh(self, batch: Batch, flaw: Flaw | None) -> None:
         """Count an occasion: a violation where the reader found a flaw."""
@@ -163,16 +174,15 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge may know besides the records: the run's header, the stream, and the registry.
 
     The statement of ``header`` is the one of the stream (``Statement.of_stream``).
-    ``siblings`` are the records of the other declared streams, ``instances`` those of other instances of the publisher
-    that the harness started; each by name.
+    ``numbers`` are those of all declared streams where there are several, ``instances`` the records of other instances
+    of the publisher that the harness started; each by name.
     """
 
     header: Header
     stream: StreamInfo
     registry: Registry
-    timeline: Timeline
     facts: Facts
-    siblings: Mapping[str, Records]
+    numbers: Mapping[str, Ranges]
     instances: Mapping[str, Records]
 
     @classmethod
@@ -183,21 +193,27 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         records: Records,
         registry: Registry,
         *,
-        siblings: Mapping[str, Records] = MappingProxyType({}),
+        numbers: Mapping[str, Ranges] = MappingProxyType({}),
         instances: Mapping[str, Records] = MappingProxyType({}),
     ) -> Context:
-        """The context of one stream, from its records."""
-        timeline = build(records)
+        """The context of one stream, from all its records."""
         header = msgspec.structs.replace(header, statement=header.statement.of_stream(stream.name))
-        return cls(
-            header=header,
-            stream=stream,
-            registry=registry,
-            timeline=timeline,
-            facts=Facts(records, timeline, header.statement),
-            siblings=siblings,
-            instances=instances,
-        )
+        facts = Facts(header.statement, records, build(records))
+        return cls(header=header, stream=stream, registry=registry, facts=facts, numbers=numbers, instances=instances)
+
+    @classmethod
+    def passing(
+        cls, header: Header, stream: StreamInfo, registry: Registry, *, numbers: Mapping[str, Ranges]
+    ) -> Context:
+        """That of a stream which nobody drives, before its first record."""
+        header = msgspec.structs.replace(header, statement=header.statement.of_stream(stream.name))
+        facts = Facts.passing(header.statement)
+        return cls(header=header, stream=stream, registry=registry, facts=facts, numbers=numbers, instances={})
+
+    @property
+    def timeline(self) -> Timeline:
+        """The order of the stream; of one that passes, when it is over, and as far back as the horizon goes."""
+        return self.facts.timeline
 
     @property
     def statement(self) -> Statement:
@@ -208,11 +224,12 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 class Area:
     """One area on one stream.
 
-    Hooks, in order: ``on_record`` for every record of the stream, as received; then, incarnation by incarnation,
-    ``on_incarnation``, and in ascending order ``on_batch`` followed by ``on_event`` for each of its events, and
-    ``on_gap``; between these ``on_stimulus``, at the place where the stream stood when it was given; at last
-    ``finish``. ``muted`` holds the ``decided_by`` values that the harness itself chose for what is being shown: such a
-    sentence gets neither witness nor finding.
+    Hooks: ``on_record`` for every record of the stream with frames, as received, and ``on_live`` for every live message
+    that is no copy, once it is known what its number is; incarnation by incarnation ``on_incarnation``, and in
+    ascending order ``on_batch`` followed by ``on_event`` for each of its events, and ``on_gap``; between these
+    ``on_stimulus``, at the place where the stream stood when it was given; at last ``finish``. A stretch without any
+    fault is told in bulk instead, by ``on_step``. ``muted`` holds the ``decided_by`` values that the harness itself
+    chose for what is being shown: such a sentence gets neither witness nor finding.
     """
 
     memory: ClassVar[Memory] = "O(1)"
@@ -226,10 +243,16 @@ class Area:
     # hooks
 
     def on_record(self, index: int, record: Record) -> None:
-        """A record of the stream, as received."""
+        """A record of the stream with frames, as received."""
+
+    def on_live(self, live: Live) -> None:
+        """A live message, classified; copies of what another witness delivered are left out."""
 
     def on_stimulus(self, moment: Moment) -> None:
         """Something that was done to the publisher when the live stream had come as far as it was shown."""
+
+    def on_step(self, step: Step) -> None:
+        """A stretch without any fault, of which the other hooks were told nothing: what it comes to."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         """An incarnation begins."""

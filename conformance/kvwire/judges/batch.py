@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_element, judge, unused
+from kvwire.judges.step import Step
 from kvwire.wire.events import Flaw
 
 MILLISECONDS = 10**11
@@ -39,6 +42,18 @@ class Ticks:
         self.distinct += stamp != self._last
         self._last = stamp
 
+    def extend(self, stamps: Sequence[float]) -> None:
+        """Take several."""
+        if not stamps:
+            return
+        whole = [round(ts * 1e6) for ts in stamps]
+        shared = sum(map(operator.eq, whole, [self._last, *whole]))
+        self.batches += len(whole)
+        self.us = math.gcd(self.us, *whole)
+        self._shared += shared
+        self.distinct += len(whole) - shared
+        self._last = whole[-1]
+
     @property
     def coarse(self) -> bool:
         """Whether they can only come from a coarse clock, or from one that stands still."""
@@ -52,7 +67,6 @@ class BatchArea(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.newest: tuple[float, int] | None = None
         self.ticks = Ticks()
         self.coarse_at: Batch | None = None
         self.epoch = False
@@ -61,11 +75,18 @@ class BatchArea(Area):
         """Whether the first batch of an incarnation was seen, which would name it."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self.newest = None
+        self.facts.newest = None
 
     def on_gap(self, gap: Gap) -> None:
         if gap.maybe_restart:
-            self.newest = None
+            self.facts.newest = None
+
+    def on_step(self, step: Step) -> None:
+        for judged in (self.three_elements, self.float64, self.seconds, self.events_array):
+            judged.saw(step.batches)
+        self.rising.saw(step.batches)
+        self.ticks.extend(step.stamps)
+        self.coarse_at = step.last or self.coarse_at
 
     def on_batch(self, batch: Batch) -> None:
         flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
@@ -130,8 +151,8 @@ class BatchArea(Area):
         ts = batch.reading.ts
         if flaw is not None or ts is None or "ts" in self.muted or batch.live is None:
             return
-        if self.newest is not None:
-            newest, number = self.newest
+        if self.facts.newest is not None:
+            newest, number = self.facts.newest
             if ts < newest:
                 say.broke(
                     f"a `ts` of at least {newest!r}, that of number {number}",
@@ -140,7 +161,7 @@ class BatchArea(Area):
                 )
                 return
             say.saw()
-        self.newest = (ts, batch.number)
+        self.facts.newest = (ts, batch.number)
 
     @judge("KVW-BAT-005")
     def events_array(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:

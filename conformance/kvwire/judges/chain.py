@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvwire.cache.chains import Window
 from kvwire.cache.ledger import ALL, State
+from kvwire.cache.lineage import declared
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
 from kvwire.judges.facts import cleared_by
-from kvwire.standard.statement import Group
-from kvwire.wire.events import Event, GroupKind, group_kind
+from kvwire.judges.step import Step
+from kvwire.wire.events import Event, GroupKind
 
 Blocks = set[tuple[int | bytes, ...]]
 """Tokens of blocks."""
+EXCEEDED = "the memory for window groups was exceeded: what was forgotten is not judged"
 SCOPES = 4
 """How many scopes of one block are remembered: two are a fault of its hash already, and of so many nothing is said."""
-
-
-class _Kinds:
-    """What the groups of a stream are: as their stores say, else as is declared."""
-
-    def __init__(self, groups: Iterable[Group]) -> None:
-        self._known = {group.idx: kind for group in groups if (kind := _declared(group)) is not None}
-
-    def of(self, event: Event) -> GroupKind:
-        """What the group of a store is."""
-        if event.spec_kind is not None or event.window is not None or event.group not in self._known:
-            kind = group_kind(event.group, event.spec_kind, event.window)
-            if event.spec_kind is None and event.window is None:
-                return kind
-            self._known[event.group] = kind
-        return self._known[event.group]
-
-
-def _declared(group: Group) -> GroupKind | None:
-    if group.kind is None and group.window is None:
-        return None
-    return group_kind(group.idx, group.kind, group.window)
 
 
 class _Scope(NamedTuple):
@@ -64,57 +43,11 @@ def _words(scope: _Scope) -> str:
     return ", ".join(f"{name} {value}" for name, value in told if value is not None)
 
 
-class _Windows:
-    """What was stored in window groups since the last clear, bounded: the oldest is forgotten first.
-
-    ``complete``: nothing was missed or forgotten, in any group.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.complete = False
-        self._stored: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self._others: set[int] = set()
-        """Groups with stores that were not remembered, since nothing said that a window is there."""
-
-    def begin(self, *, complete: bool) -> None:
-        """Nothing is known to be stored; ``complete``: nothing is."""
-        self._stored.clear()
-        self._others.clear()
-        self.complete = complete
-
-    def add(self, event: Event, *, windowed: bool) -> bool:
-        """Remember a store; whether another one was forgotten for it."""
-        if not windowed:
-            self._others.add(event.group)
-            return False
-        for value in event.hashes:
-            self._stored[event.group, value] = None
-            self._stored.move_to_end((event.group, value))
-        full = len(self._stored) > self.size
-        while len(self._stored) > self.size:
-            self._stored.popitem(last=False)
-            self.complete = False
-        return full
-
-    def holds(self, group: int, value: int) -> bool | None:
-        """Whether a block was stored in a group; None when that is not known."""
-        if (group, value) in self._stored:
-            return True
-        return False if self.complete and group not in self._others else None
-
-
 class Chain(Area):
     """Follows the stores of a stream, and who was named as parent."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.parents: dict[tuple[int, int], int | None] = {}
-        """(group, hash) → parent, of what is resident in some medium of the group."""
-        self.named: set[tuple[int, int]] = set()
-        """Parents that were named and are not resident, as far as known."""
-        self.kinds = _Kinds(context.statement.groups)
-        self.windows = _Windows(context.statement.window_memory)
         self.scopes: Window[tuple[int, int], frozenset[_Scope]] = Window()
         """(group, hash) → what its stores said of their scopes."""
         self.cut: dict[int, tuple[Blocks, Blocks]] = {}
@@ -127,10 +60,16 @@ class Chain(Area):
         self._forget(complete=False)
 
     def _forget(self, *, complete: bool) -> None:
-        self.parents.clear()
-        self.named.clear()
         self.scopes.clear()
-        self.windows.begin(complete=complete)
+        self.facts.lineage.forget()
+        self.facts.windows.begin(complete=complete)
+
+    def on_step(self, step: Step) -> None:
+        self.window_parent.saw(step.window_parents)
+        self.resident_parent.saw(step.resident_parents)
+        self.no_repeat.saw(step.chained)
+        if step.exceeded:
+            self.window_parent.note(EXCEEDED)
 
     def on_event(self, batch: Batch, event: Event) -> None:
         if not event.sound:
@@ -149,14 +88,14 @@ class Chain(Area):
         """Blocks left a location: what no location of their group holds has no parent any more."""
         for group, value in blocks:
             if self.facts.ledger.parent_state(group, value) is not State.RESIDENT:
-                self.parents.pop((group, value), None)
+                self.facts.lineage.of(group).parents.pop(value, None)
 
     def _stored(self, batch: Batch, event: Event) -> None:
-        kind = self.kinds.of(event)
+        kind = self.facts.kinds.of(event)
         if not self.facts.location:
             self._linked(batch, event, kind)
-        if self.windows.add(event, windowed=kind == "window"):
-            self.window_parent.note("the memory for window groups was exceeded: what was forgotten is not judged")
+        if self.facts.windows.add(event.group, event.hashes, windowed=kind == "window"):
+            self.window_parent.note(EXCEEDED)
 
     def _linked(self, batch: Batch, event: Event, kind: GroupKind) -> None:
         """A store that says where its blocks hang."""
@@ -171,13 +110,7 @@ class Chain(Area):
             self.same_scope(batch, event, event.parent, scope)
         if event.parent is not None or len(event.hashes) > 1:
             self.no_repeat(batch, event)
-        parent = event.parent
-        if parent is not None and (event.group, parent) not in self.parents:
-            self.named.add((event.group, parent))
-        for value in event.hashes:
-            if value != parent:
-                self.parents[event.group, value] = parent
-            parent = value
+        self.facts.lineage.of(event.group).store(event.hashes, event.parent)
         if any(part is not None for part in scope):
             for value in event.hashes:
                 self._keep((event.group, value), scope)
@@ -222,7 +155,7 @@ class Chain(Area):
 
     @judge(
         "KVW-CHN-002",
-        unclaimed=unless(lambda _, statement: "window" in map(_declared, statement.groups)),
+        unclaimed=unless(lambda _, statement: "window" in map(declared, statement.groups)),
         declares="groups.window",
         memory="O(window)",
     )
@@ -232,7 +165,7 @@ class Chain(Area):
 
         A window may have freed the parent: that it was stored is enough, residency is not asked for.
         """
-        held = self.windows.holds(event.group, parent)
+        held = self.facts.windows.holds(event.group, parent)
         if held:
             say.saw()
         elif held is False:
@@ -285,7 +218,7 @@ class Chain(Area):
         """KVW-CHN-004: A publisher MUST NOT let a hash occur twice in one chain, a block that names itself as parent
         included.
         """
-        repeated = self._repeated(event)
+        repeated = self.facts.lineage.of(event.group).repeated(event.hashes, event.parent)
         if repeated is None:
             say.saw()
             return
@@ -294,30 +227,3 @@ class Chain(Area):
             f"hash {repeated} is its own ancestor",
             at_batch(batch, event=event, stored=self.facts.stored_in(repeated)),
         )
-
-    def _repeated(self, event: Event) -> int | None:
-        """The first hash of an event that stands above itself.
-
-        The ancestors are walked only if a block gets another parent than it had, or was named as a parent before it
-        was stored: nothing else can close a circle.
-        """
-        own: set[int] = {event.parent} if event.parent is not None else set()
-        parent, bends = event.parent, False
-        for value in event.hashes:
-            if value in own:
-                return value
-            own.add(value)
-            key = (event.group, value)
-            bends = bends or key in self.named or self.parents.get(key, parent) != parent
-            parent = value
-        if not bends:
-            return None
-        hashes = set(event.hashes)
-        above: set[int] = set()
-        at = event.parent
-        while at is not None and at not in above:
-            if at in hashes:
-                return at
-            above.add(at)
-            at = self.parents.get((event.group, at))
-        return None

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Context, Say, at_record, judge, unless
+from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Say, at_record, judge, unless
+from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record
-from kvwire.wire.fastpath import read_quickly
 from kvwire.wire.msgpack import LimitError, WireError, walk
+from kvwire.wire.plain import read_quickly
 
 
 class Envelope(Area):
     """Reads live records as they came."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.topic: bytes | None = None
+    def on_step(self, step: Step) -> None:
+        self.three_frames.saw(step.messages)
+        self.one_topic.saw(step.messages)
+        self.utf8_topic.saw(step.messages)
+        self.one_value.saw(step.messages)
+        if self.context.stream.topic is not None:
+            self.declared_topic.saw(step.messages)
+        self.number_frame.saw(step.numbered)
 
     def on_record(self, index: int, record: Record) -> None:
         if not record.is_live or record.frames is None or index in self.facts.copies:
@@ -51,13 +57,13 @@ class Envelope(Area):
 
         The first message is no witness: there is nothing to differ from.
         """
-        if self.topic is None:
-            self.topic = topic
-        elif topic == self.topic:
+        if self.facts.topic is None:
+            self.facts.topic = topic
+        elif topic == self.facts.topic:
             say.saw()
         else:
             say.broke(
-                f"the topic {self.topic!r} of the messages before",
+                f"the topic {self.facts.topic!r} of the messages before",
                 f"the topic {topic!r}",
                 at_record(index, "topic", topic),
             )

@@ -7,23 +7,32 @@ are, so that they find in ``changes`` what an event did and what was known befor
 from __future__ import annotations
 
 import functools
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from kvwire.cache.chains import Strand
+from kvwire.cache.identity import Identity
 from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
+from kvwire.cache.lineage import Kinds, Lineage, Windows
+from kvwire.cache.parity import Parity
+from kvwire.hashes.functions import OPAQUE
+from kvwire.history.copies import Copies
 from kvwire.history.exchanges import Exchange, exchanges, mixed
 from kvwire.history.progress import Moment, moments
-from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Timeline
+from kvwire.history.senders import Senders, senders
+from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Live, Timeline
+from kvwire.judges.verdict import Finding
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
 from kvwire.trace.attempts import Stalls
 from kvwire.trace.calls import RestartCall, StatsCall
 from kvwire.trace.detail import Stimulus
 from kvwire.trace.marks import Ranks
-from kvwire.trace.records import Records, told
+from kvwire.trace.records import Record, Records, told
 from kvwire.trace.stimuli import Offer, Prompt, offers, prompts
-from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
+
+NOTHING = Timeline(incarnations=(), live=(), answers=())
 
 
 class Change(NamedTuple):
@@ -52,17 +61,40 @@ def cleared_by(event: Event) -> Cleared:
     )
 
 
+class Ended:
+    """What clears ended and was not stored again, location by location."""
+
+    def __init__(self) -> None:
+        self.by_location: dict[Location, set[int]] = {}
+
+    def add(self, keys: Iterable[Key]) -> None:
+        """A clear ended these."""
+        for location, value in keys:
+            self.by_location.setdefault(location, set()).add(value)
+
+    def discard(self, key: Key) -> None:
+        """It was stored again."""
+        self.by_location[key.location].discard(key.hash)
+
+    def clear(self) -> None:
+        """Nothing is known."""
+        self.by_location.clear()
+
+    def __contains__(self, key: Key) -> bool:
+        return key.hash in self.by_location.get(key.location, ())
+
+
 class Facts:
     """The facts of one stream."""
 
-    def __init__(self, records: Records, timeline: Timeline, statement: Statement) -> None:
+    def __init__(self, statement: Statement, records: Records = (), timeline: Timeline = NOTHING) -> None:
         self._records = records
-        self._timeline = timeline
+        self.timeline = timeline
         self.ledger = Ledger(lambda medium, group: statement.residency_of(medium, group) == "counted")
         self.locations: set[Location] = set()
         """Where blocks were stored, in whatever incarnation."""
         self.stores = Stores()
-        self._removals = Stores()
+        self.removals = Stores()
         self._clear = -1
         """The number of the batch that cleared last, in this incarnation."""
         self.changes: Sequence[Change] = ()
@@ -78,6 +110,63 @@ class Facts:
         self._statement = statement
         self._sizes: dict[int, int] = {}
         """Group → the block size of its stores of several blocks."""
+        # what of the stream goes on from batch to batch
+        self.topic: bytes | None = None
+        self.newest: tuple[float, int] | None = None
+        """The newest ``ts`` of the incarnation, and the number of its batch."""
+        self.first_rank: tuple[int, int] | None = None
+        """The rank of the first batch that has one, and its number."""
+        self.leading = False
+        """Nothing of this incarnation was missed, and no event of it was seen yet."""
+        self.sizes: dict[int, tuple[int, int]] = {}
+        """Group → its block size, and the number of the batch that said so."""
+        self.named_kinds: dict[int, tuple[tuple[str | None, int | None], Batch]] = {}
+        """Group → kind and window that its stores named first, and the batch that did."""
+        self.lineage = Lineage()
+        self.kinds = Kinds(statement.groups)
+        self.windows = Windows(statement.window_memory)
+        self.ended = Ended()
+        self.announced: str | None = None
+        """The hash function that was announced first in this incarnation."""
+        self.counted: set[str] = set()
+        """Deviations of which enough examples are shown, so that more are only counted."""
+        self.findings: list[tuple[str, Finding]] = []
+        """Those that are shown, with their requirements, in the order in which they were made."""
+        self.kept: dict[int, Record] = {}
+        """The messages in which they were made."""
+
+    @classmethod
+    def passing(cls, statement: Statement) -> Facts:
+        """Those of a stream that nobody drives, before its first record: nothing is offered, and nothing asked."""
+        facts = cls(statement)
+        facts.__dict__.update(
+            copies=set(),
+            recent={},
+            moments=(),
+            calm=(),
+            restarts=[],
+            offers=(),
+            prompts=(),
+            ranks=None,
+            reused=[],
+            senders=None,
+        )
+        return facts
+
+    def complete(self, records: Records, timeline: Timeline, copies: Set[int]) -> None:
+        """A stream that passed is over: its records, its timeline and what were copies, as far as they were kept."""
+        self.copies = copies
+        self._records = records
+        self.timeline = timeline
+        for name in ("details", "stimuli", "stalls"):  # what was asked for before holds nothing
+            self.__dict__.pop(name, None)
+
+    def found(self, requirement: str, finding: Finding) -> None:
+        """A finding that is shown: its record is kept."""
+        at = finding.where.record
+        if at is not None and (record := self.recent.get(at)) is not None:
+            self.kept[at] = record
+        self.findings.append((requirement, finding))
 
     # what the records tell
 
@@ -87,38 +176,44 @@ class Facts:
         return [(index, record) for index, record in self._records if record.detail is not None]
 
     @functools.cached_property
-    def copies(self) -> frozenset[int]:
-        """Live records of a message that another witness had delivered before, which is one occasion and no second."""
-        heard: defaultdict[str, Counter[tuple[bytes, ...]]] = defaultdict(Counter)
-        found: set[int] = set()
-        for index, record in self._records:
-            if record.is_live and record.frames is not None:
-                own = heard[record.source]
-                own[record.frames] += 1
-                others = (count[record.frames] for source, count in heard.items() if source != record.source)
-                if own[record.frames] <= max(others, default=0):
-                    found.add(index)
-        return frozenset(found)
+    def recent(self) -> dict[int, Record]:
+        """Messages by their records, as far back as they are kept."""
+        return {index: record for index, record in self._records if record.frames is not None}
 
     @functools.cached_property
-    def reused(self) -> tuple[Batch, ...]:
+    def copies(self) -> Set[int]:
+        """Live records of a message that another witness had delivered before, which is one occasion and no second."""
+        copies = Copies()
+        return {
+            index
+            for index, record in self._records
+            if record.is_live and record.frames is not None and copies.add(record.source, record.frames)
+        }
+
+    @functools.cached_property
+    def reused(self) -> Sequence[Batch]:
         """Batches that came live under a number which another had, without a disconnect; each once."""
-        records = dict(self._records)
-        found: list[Batch] = []
-        for live in self._timeline.live:
-            if live.arrival is Arrival.REUSED and live.record not in self.copies:
-                content = (records[live.record].frames or (b"",))[-1]
-                seen = frozenset({live.source})
-                reading = read(content)
-                found.append(
-                    Batch(number=live.number, payload=content, record=live.record, seen_by=seen, reading=reading)
-                )
-        return tuple(found)
+        return tuple(
+            self.batch_of(live)
+            for live in self.timeline.live
+            if live.arrival is Arrival.REUSED and live.record not in self.copies
+        )
 
     @functools.cached_property
     def stimuli(self) -> Records:
         """What of that was done to the publisher."""
         return [(index, record) for index, record in self.details if isinstance(record.detail, Stimulus)]
+
+    def batch_of(self, live: Live) -> Batch:
+        """What a live message holds, as it was received."""
+        held = self.recent.get(live.record)
+        content = b"" if held is None else (held.frames or (b"",))[-1]
+        return Batch(number=live.number, payload=content, record=live.record, seen_by=frozenset({live.source}))
+
+    @functools.cached_property
+    def senders(self) -> Senders | None:
+        """The counters that the stream has beside the first."""
+        return senders(self.timeline)
 
     @functools.cached_property
     def stalls(self) -> Stalls:
@@ -128,7 +223,7 @@ class Facts:
     @functools.cached_property
     def moments(self) -> tuple[Moment, ...]:
         """The same, each with the place that the live stream had reached."""
-        return moments(self.details, self._timeline, self.stalls, self._statement.bounds.reset_visible_s)
+        return moments(self.details, self.timeline, self.stalls, self._statement.bounds.reset_visible_s)
 
     @functools.cached_property
     def calm(self) -> Sequence[tuple[int, int]]:
@@ -176,15 +271,31 @@ class Facts:
     @functools.cached_property
     def answers(self) -> Mapping[str, Answer]:
         """The answers of the timeline, by client."""
-        return {answer.source: answer for answer in self._timeline.answers}
+        return {answer.source: answer for answer in self.timeline.answers}
 
     @functools.cached_property
     def sent(self) -> Mapping[int | None, Mapping[int, int]]:
         """By incarnation: the numbers that were seen live, with the first record of each."""
         found: defaultdict[int | None, dict[int, int]] = defaultdict(dict)
-        for live in self._timeline.live:
+        for live in self.timeline.live:
             found[live.incarnation].setdefault(live.number, live.record)
         return found
+
+    @functools.cached_property
+    def identity(self) -> Identity:
+        """What each hash stood for."""
+        return Identity(self.prompts, self.calm)
+
+    @functools.cached_property
+    def parity(self) -> Parity:
+        """What recomputes."""
+        chains = self.identity.chains
+        return Parity(chains.scopes, chains)
+
+    def label(self, said: str | None) -> str | None:
+        """What the publisher says of the hashes of an event that says this; ``opaque`` only where nothing says more."""
+        labels = [label for label in (said, self.announced, self._statement.algorithm) if label is not None]
+        return next((label for label in labels if label != OPAQUE), labels[0] if labels else None)
 
     # what follows the stream
 
@@ -193,7 +304,7 @@ class Facts:
         self._sizes.clear()
         self.ledger.begin(origin_known=incarnation.origin_known)
         self.stores.begin()
-        self._removals.begin()
+        self.removals.begin()
         self._clear = -1
 
     def on_gap(self) -> None:
@@ -219,6 +330,10 @@ class Facts:
             self.changes = [Change(key, *self.ledger.remove(key)) for key in keys]
             return
         self.locations.add(location)
+        kept = self.identity.chains.window.kept
+        for value in event.hashes:  # what is remembered there may give way to this store before it is asked for
+            if isinstance(kept.get(value), Strand) and (number := self._stored(value)) is not None:
+                self.stores.add(number, (value,))
         if event.parent is not None:
             self.parent = self.ledger.parent_state(event.group, event.parent)
         self.changes = [Change(key, self.ledger.store(key)) for key in keys]
@@ -239,28 +354,37 @@ class Facts:
         if event.kind == "stored":
             self.stores.add(batch.number, event.hashes)
         elif event.kind == "removed":
-            self._removals.add(batch.number, event.hashes)
+            self.removals.add(batch.number, event.hashes)
         else:
             self._clear = batch.number
 
     def stored_in(self, block: int | None) -> str | None:
         """The number of the batch that stored a block last, before the event that is being shown; None: not known."""
-        number = None if block is None else self.stores.last(block)
+        number = self._stored(block)
         return None if number is None else str(number)
+
+    def _stored(self, block: int | None) -> int | None:
+        if block is None:
+            return None
+        held = self.identity.chains.window.kept.get(block)
+        numbers = [held.number] if isinstance(held, Strand) else []
+        if (last := self.stores.last(block)) is not None:
+            numbers.append(last)
+        return max(numbers, default=None)
 
     def ended_in(self, block: int) -> str:
         """Where a block is instead, or what ended it since it was stored last, for the end of a finding; else empty."""
         places = (place for place in self.locations if self.ledger.state(Key(place, block)) is State.RESIDENT)
         if held := " and ".join(sorted(map(str, places))):
             return f"; it is in {held}"
-        stored, removed = self.stores.last(block), self._removals.last(block)
+        stored, removed = self._stored(block), self.removals.last(block)
         if stored is not None and self._clear > max(stored, -1 if removed is None else removed):
             return f"; the last clear was in number {self._clear}"
         return "" if stored is None or removed is None or removed < stored else f"; it was removed in number {removed}"
 
     def removed_since(self, block: int | None, other: int) -> str:
         """That a block was removed since another was stored last, for the end of a finding; empty where it was not."""
-        removed, stored = (None if block is None else self._removals.last(block)), self.stores.last(other)
+        removed, stored = (None if block is None else self.removals.last(block)), self._stored(other)
         if removed is None or stored is None or removed <= stored:
             return ""
         return f"; its parent {block} was removed in number {removed}"

@@ -17,6 +17,7 @@ from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
 from kvwire.hashes.mistakes import BY_NAME, difference
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unless, unused
+from kvwire.judges.step import Step
 from kvwire.judges.verdict import EXAMPLES, Reason, Where
 from kvwire.standard.statement import Statement
 from kvwire.trace.records import StreamInfo
@@ -71,18 +72,22 @@ class Hashing(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.identity = Identity()
-        self.parity = Parity()
         self.declared = context.statement.algorithm
-        self.announced: str | None = None
         self.lives = 0
+
+    @property
+    def identity(self) -> Identity:
+        """What each hash stood for."""
+        return self.facts.identity
+
+    @property
+    def parity(self) -> Parity:
+        """What recomputes."""
+        return self.facts.parity
 
     # hooks
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        if not self.lives:
-            self.identity = Identity(self.facts.prompts, self.facts.calm)
-            self.parity = Parity(self.identity.chains.scopes)
         self._begin()
 
     def on_gap(self, gap: Gap) -> None:
@@ -92,9 +97,17 @@ class Hashing(Area):
 
     def _begin(self) -> None:
         self.lives += 1
-        self.announced = None
+        self.facts.announced = None
         self.identity.begin()
         self.parity.begin()
+
+    def on_step(self, step: Step) -> None:
+        self.different_chains.saw(step.fresh)
+        self.may_announce.saw(step.labelled)
+        self.constant_announcement.saw(step.labelled)
+        self.qualified_label.saw(step.qualified)
+        self.four_byte_tokens.saw(step.narrow)
+        self.four_byte_tokens.broke_more(step.wide)
 
     def on_event(self, batch: Batch, event: Event) -> None:
         if event.hash_algo is not None and event.kind in ("stored", "removed"):
@@ -133,8 +146,8 @@ class Hashing(Area):
         self.constant_announcement(batch, event, label)
         if label.startswith(KEY_LABEL):
             self.qualified_label(batch, event, label)
-        if self.announced is None:
-            self.announced = label
+        if self.facts.announced is None:
+            self.facts.announced = label
             self._against_the_statement(batch, event, label)
         if label == KEY_LABEL:
             self.true_function.broke(
@@ -170,12 +183,12 @@ class Hashing(Area):
 
         An event without `hash_algo` announces nothing and is no violation.
         """
-        if self.announced is None:
+        if self.facts.announced is None:
             return
-        if label == self.announced:
+        if label == self.facts.announced:
             say.saw()
         else:
-            say.broke(f"`{self.announced}`, as announced before", f"`{label}`", at_batch(batch, event=event))
+            say.broke(f"`{self.facts.announced}`, as announced before", f"`{label}`", at_batch(batch, event=event))
 
     @judge("KVW-HSH-004", unclaimed=unused, memory="O(1)")
     def qualified_label(self, say: Say, batch: Batch, event: Event, label: str) -> None:
@@ -191,18 +204,19 @@ class Hashing(Area):
 
     def _label(self, event: Event) -> str | None:
         """What the publisher says of the hashes of an event; ``opaque`` only where nothing says more."""
-        labels = [label for label in (event.hash_algo, self.announced, self.declared) if label is not None]
-        return next((label for label in labels if label != OPAQUE), labels[0] if labels else None)
+        return self.facts.label(event.hash_algo)
 
     def _recompute(self, batch: Batch, event: Event, sights: Sequence[Sight]) -> Sequence[Result]:
         label = self._label(event)
         if label == OPAQUE:
             return ()
         results = self.parity.stored(batch, event, [sight.link for sight in sights], label)
-        if self.announced is not None and self.announced.startswith(KEY_LABEL):
+        if self.facts.announced is not None and self.facts.announced.startswith(KEY_LABEL):
             for index, result in enumerate(results):
                 if isinstance(result, Match):
                     self.four_byte_tokens(batch, event, index, result)
+            if self.four_byte_tokens.tally.violations >= EXAMPLES:
+                self.facts.counted.add("wide tokens")
         return results
 
     @judge("KVW-HSH-007", unclaimed=unused, memory="O(1)")
@@ -279,7 +293,7 @@ class Hashing(Area):
         Under the bare `v2_sha256_64` both widths are true; that it is one of them throughout is KVW-HSH-001.
         """
         parity = self.parity
-        label = self.announced if self.announced not in (None, OPAQUE) else self.declared
+        label = self.facts.announced if self.facts.announced not in (None, OPAQUE) else self.declared
         if label is None:
             return
         say.saw(parity.told)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from kvwire.history import timeline as timelines
 from kvwire.history.timeline import Batch
-from kvwire.judges.area import Area, Context, Say, at_batch, at_element, judge, unless
+from kvwire.judges.area import Area, Say, at_batch, at_element, judge, unless
+from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import PAUSE_S, Stalls, Wait, sure
 from kvwire.trace.calls import ResidentCall, StartCall
@@ -39,9 +40,11 @@ class Rank(Area):
 
     memory = "O(instances)"
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.first: tuple[int, int] | None = None
+    def on_step(self, step: Step) -> None:
+        self.in_range.saw(step.batches)
+        self.constant.saw(step.batches)
+        if self.context.stream.rank is not None:
+            self.declared.saw(step.batches)
 
     def on_batch(self, batch: Batch) -> None:
         flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
@@ -67,7 +70,7 @@ class Rank(Area):
         members = {name: self.context.instances.get(name, ()) for name in ranks}
         batches = {name: _batches(records) for name, records in members.items()}
         for name, found in batches.items():
-            self.first = None
+            self.facts.first_rank = None
             for batch in found:
                 if batch.reading.rank is not None:
                     self.constant(batch, batch.reading.rank)
@@ -84,13 +87,13 @@ class Rank(Area):
     @judge("KVW-RNK-002", memory="O(1)")
     def constant(self, say: Say, batch: Batch, rank: int) -> None:
         """KVW-RNK-002: A publisher MUST send the same rank in every batch of a stream."""
-        if self.first is None:
-            self.first = (rank, batch.number)
-        elif rank == self.first[0]:
+        if self.facts.first_rank is None:
+            self.facts.first_rank = (rank, batch.number)
+        elif rank == self.facts.first_rank[0]:
             say.saw()
         else:
             say.broke(
-                f"rank {self.first[0]}, as in number {self.first[1]}",
+                f"rank {self.facts.first_rank[0]}, as in number {self.facts.first_rank[1]}",
                 f"rank {rank}",
                 at_element(batch, 2),
             )

@@ -16,9 +16,10 @@ from multiprocessing.context import SpawnProcess
 import msgspec
 
 from kvwire.conclusion import expected_failures
-from kvwire.conclusion.conclude import conclude
+from kvwire.conclusion.conclude import Listening, conclude
 from kvwire.conclusion.expected_failures import Entry
-from kvwire.conclusion.result import Recording, Result, Total
+from kvwire.conclusion.judging import passes
+from kvwire.conclusion.result import Ended, Recording, Result, Total
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit, Verdict, aggregate
 from kvwire.recordings.units import Unit
@@ -29,7 +30,7 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files
 from kvwire.trace.captures import capture
 from kvwire.trace.captures.capture import Told
-from kvwire.trace.records import Trace, TraceError
+from kvwire.trace.records import Record, Trace, TraceError
 
 END_S = 2.0
 """How long each step of ending a worker may take."""
@@ -58,10 +59,39 @@ def concluded(trace: Trace, asked: Asked) -> Result:
         UnknownNameError: when there is no profile of its name.
     """
     profile = registry.profile(asked.profile or trace.header.profile)
-    outcome = conclude(trace, registry.load(), profile, asked.wanted)
-    if asked.expected is not None:
-        outcome = expected_failures.held(outcome, asked.expected, asked.today, asked.wanted)
-    return outcome
+    return _held(conclude(trace, registry.load(), profile, asked.wanted), asked)
+
+
+def _held(outcome: Result, asked: Asked) -> Result:
+    if asked.expected is None:
+        return outcome
+    return expected_failures.held(outcome, asked.expected, asked.today, asked.wanted)
+
+
+def read(recording: files.Recording, asked: Asked, each: Callable[[int], None] = lambda _: None) -> Result:
+    """The result of a recording, in constant memory where nothing was done to the publisher; ``each`` record is told.
+
+    Raises:
+        TraceError: when it cannot be read.
+        UnknownNameError: when there is no profile of its name.
+    """
+    profile = registry.profile(asked.profile or recording.header.profile)
+    if not passes(recording.header):
+        records: list[Record] = []
+        for count, record in enumerate(recording):
+            records.append(record)
+            each(count)
+        ended = recording.ended
+        return concluded(
+            Trace(header=ended.header, records=tuple(records), interrupted=ended.interrupted, cut=ended.cut), asked
+        )
+    run = Listening(recording.header, registry.load(), profile, asked.wanted)
+    for count, record in enumerate(recording):
+        run.take(record)
+        each(count)
+    ended = recording.ended
+    outcome = run.result(interrupted=ended.interrupted, cut=ended.cut, header=ended.header, recorded=ended.digest)
+    return _held(outcome, asked)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +120,14 @@ def answer(unit: Unit, asked: Asked) -> Answer:
     if unit.error:
         return failed(unit, unit.error)
     try:
-        captured = capture.is_capture(unit.paths[0])
-        trace = capture.read(unit.paths[0], asked.told) if captured else files.read(*unit.paths)
-        outcome = concluded(trace, asked)
+        if capture.is_capture(unit.paths[0]):
+            trace = capture.read(unit.paths[0], asked.told)
+            outcome, count, how = concluded(trace, asked), len(trace.records), ended(trace.interrupted, trace.cut)
+        else:
+            with files.open_recording(*unit.paths) as recording:
+                outcome = read(recording, asked)
+                last = recording.ended
+            count, how = last.records, ended(last.interrupted, last.cut)
     except (TraceError, UnknownNameError) as error:
         return failed(unit, str(error))
     except Exception as error:  # noqa: BLE001 - the others are judged all the same
@@ -102,11 +137,16 @@ def answer(unit: Unit, asked: Asked) -> Answer:
         recording=Recording(
             name=unit.name,
             parts=len(unit.paths),
-            records=len(trace.records),
-            ended="cut" if trace.cut else "interrupted" if trace.interrupted else "whole",
+            records=count,
+            ended=how,
         ),
         result=outcome,
     )
+
+
+def ended(interrupted: bool, cut: str) -> Ended:
+    """How a recording ended, in a word."""
+    return "cut" if cut else "interrupted" if interrupted else "whole"
 
 
 def failed(unit: Unit, why: str) -> Answer:

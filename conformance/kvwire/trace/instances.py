@@ -107,22 +107,47 @@ TIMES = 3
 """… if they are so many times as many as the others ever sent between two of its own."""
 
 
-def fell_silent(streams: Mapping[str, Records]) -> dict[str, str]:
-    """Of streams that belong together those that stopped while others went on, and a sentence about each.
+class Rhythm:
+    """How streams that belong together take turns; O(streams).
 
-    On the wire an idle rank, one that hangs and one that lost its publisher look the same, so that this is no verdict.
+    ``last`` is, by name, the position of a stream's last message among all of them, and its record; ``widest`` the most
+    messages of others before or between two of its own.
     """
-    live = sorted((index, name) for name, records in streams.items() for index, record in records if record.is_live)
-    last: dict[str, int] = {}
-    widest: dict[str, int] = {}
-    for at, (_, name) in enumerate(live):
-        widest[name] = max(widest.get(name, 0), at - last.get(name, -1) - 1)
-        last[name] = at
-    said: dict[str, str] = {}
-    for name, at in last.items():
-        after = live[at + 1 :]
-        if len(after) >= max(SILENCE, TIMES * widest[name]):
-            others = ", ".join(sorted({other for _, other in after}))
-            ended = f"{name} stopped (record {live[at][0]} was its last)"
-            said[name] = f"{ended}, while {others} went on: {len(after)} messages more"
-    return said
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self.last: dict[str, tuple[int, int]] = {}
+        self.widest: dict[str, int] = {}
+
+    def add(self, name: str, record: int) -> None:
+        """A live message of a stream."""
+        others = self.heard - self.last.get(name, (-1, -1))[0] - 1
+        if others > self.widest.get(name, -1):
+            self.widest[name] = others
+        self.last[name] = self.heard, record
+        self.heard += 1
+
+    def fell_silent(self) -> dict[str, str]:
+        """Those that stopped while others went on, and a sentence about each.
+
+        On the wire an idle rank, one that hangs and one that lost its publisher look the same, so that this is no
+        verdict.
+        """
+        said: dict[str, str] = {}
+        for name, (at, record) in self.last.items():
+            after = self.heard - at - 1
+            if after >= max(SILENCE, TIMES * self.widest[name]):
+                others = ", ".join(sorted(other for other, (last, _) in self.last.items() if last > at))
+                ended = f"{name} stopped (record {record} was its last)"
+                said[name] = f"{ended}, while {others} went on: {after} messages more"
+        return said
+
+
+def fell_silent(streams: Mapping[str, Records]) -> dict[str, str]:
+    """Of streams that belong together those that stopped while others went on, and a sentence about each."""
+    rhythm = Rhythm()
+    for index, name in sorted(
+        (index, name) for name, records in streams.items() for index, record in records if record.is_live
+    ):
+        rhythm.add(name, index)
+    return rhythm.fell_silent()

@@ -1,7 +1,7 @@
 """Which form a payload has, and what its events say, whatever the form.
 
 ``read`` turns a payload into canonical events and a list of flaws with byte offsets. The walker decides;
-``kvwire.wire.fastpath`` is trusted only where it proves that the payload is canonical and without flaws.
+``kvwire.wire.plain`` is trusted only where it proves that the payload is canonical and without flaws.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kvwire.wire.events import (
     Form,
     Reading,
 )
-from kvwire.wire.fastpath import read_quickly
 from kvwire.wire.msgpack import LIMITS, Kind, LimitError, Limits, Node, WireError, walk
+from kvwire.wire.plain import read_quickly
 
 ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
     "stored": (

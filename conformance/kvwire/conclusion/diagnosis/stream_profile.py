@@ -275,7 +275,7 @@ class Profiler:
             if len(held) < SHOWN:
                 held[value] = Prefix(
                     hash=value,
-                    tokens=above.length // 8,
+                    tokens=above.tokens,
                     block_size=event.block_size or 0,
                     lora_id=event.lora_id,
                     lora_name=event.lora_name,

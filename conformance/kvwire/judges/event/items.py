@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kvwire.cache.chains import ROOT, Chains, extend
+from kvwire.cache.chains import ROOT, Chain, Chains, extend
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_batch, judge, unused
 from kvwire.trace.stimuli import Prompt
@@ -55,7 +55,7 @@ class Items(Area):
             if not {"mm-missing", "mm-key"} & set(flaws):
                 self.every_item(batch, event, chains)
 
-    def _chains(self, batch: Batch, event: Event) -> Sequence[bytes | None]:
+    def _chains(self, batch: Batch, event: Event) -> Sequence[Chain | None]:
         """The chain of each block, as far as prompts explain chains."""
         if self.chains is None:
             return [None] * len(event.hashes)
@@ -87,7 +87,7 @@ class Items(Area):
         say.weigh(batch, flaw)
 
     @judge("KVW-EVT-031", unclaimed=unused)
-    def every_item(self, say: Say, batch: Batch, event: Event, chains: Sequence[bytes | None]) -> None:
+    def every_item(self, say: Say, batch: Batch, event: Event, chains: Sequence[Chain | None]) -> None:
         """KVW-EVT-031: A publisher MUST list in the `mm_keys` of a block every item of which the block holds tokens,
         each once in each of its stretches, with the item's digest and the item's offset there.
 
@@ -101,7 +101,7 @@ class Items(Area):
             return
         told = False
         for index, (chain, own) in enumerate(zip(chains, keys, strict=True)):
-            expected = None if chain is None else known.get(chain)
+            expected = known.get(chain) if isinstance(chain, bytes) else None
             if expected is not None:
                 fault = _differ(expected, own)
                 told = told or bool(expected)

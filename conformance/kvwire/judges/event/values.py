@@ -6,11 +6,14 @@ from kvwire.cache.ledger import State
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
 from kvwire.judges.facts import Change
+from kvwire.judges.step import Step
+from kvwire.judges.verdict import EXAMPLES
 from kvwire.standard.statement import Group
 from kvwire.trace.calls import StartCall
 from kvwire.trace.records import told
 from kvwire.wire import dialect
 from kvwire.wire.events import Event, Flaw
+from kvwire.wire.plain import Shape
 
 U32_ALGORITHMS = ("v2_sha256_64/u32", "v2_sha256_low64/u32")
 TYPED = frozenset(dialect.TYPED)
@@ -23,10 +26,6 @@ class Values(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.sizes: dict[int, tuple[int, int]] = {}
-        """Group → its block size, and the number of the batch that said so."""
-        self.kinds: dict[int, tuple[tuple[str | None, int | None], Batch]] = {}
-        """Group → kind and window that its stores named first, and the batch that did."""
         self.asked = any(start.groups for _, start in told(self.facts.stimuli, StartCall) if start.succeeded)
         """Whether groups are not what the publisher declares, but what the harness asked for."""
 
@@ -38,8 +37,47 @@ class Values(Area):
             self._begin()
 
     def _begin(self) -> None:
-        self.sizes.clear()
-        self.kinds.clear()
+        self.facts.sizes.clear()
+        self.facts.named_kinds.clear()
+
+    def on_step(self, step: Step) -> None:
+        for shape, count in step.shapes.items():
+            self._shape(shape, count)
+        self.own_group.saw(step.removed)
+        self.signed_hashes.saw(step.negative)
+        self.signed_hashes.broke_more(step.unsigned)
+        self.one_kind.saw(step.named_kinds)
+
+    def _shape(self, shape: Shape, count: int) -> None:
+        """So many events of one shape."""
+        if shape.form == "map":
+            self.tagged_map.saw(count)
+            self.string_keys.saw(count)
+            self.keys_once.saw(count)
+        else:
+            self.tagged_map.broke_more(count)
+        self.no_ext.saw(count)
+        self.integer_hashes.saw(count)
+        self.no_zero.saw(count)
+        self.medium.saw(count)
+        self.registered_medium.saw(count)
+        if shape.keys & TYPED:
+            self.plain_types.saw(count)
+        if "v" in shape.keys:
+            self.edition_key.saw(count)
+        if self.context.statement.form != "map":
+            self.declared_form.saw(count)
+        if shape.kind == "removed":
+            if shape.form == "map":
+                self.removed_keys.saw(count)
+            return
+        if shape.form == "map":
+            self.stored_keys.saw(count)
+        self.token_range.saw(count)
+        self.full_blocks.saw(count)
+        self.block_size.saw(count)
+        if "extra_keys" in shape.keys:
+            self.extra_keys.saw(count)
 
     def on_batch(self, batch: Batch) -> None:
         for flaw in batch.reading.flaws:
@@ -51,6 +89,8 @@ class Values(Area):
         for flaw in event.flaws:
             flaws.setdefault(flaw.code, flaw)
         self.tagged_map(batch, flaws.get("not-a-map") or flaws.get("untagged"))
+        if "not-a-map" in flaws and self.tagged_map.tally.violations >= EXAMPLES:
+            self.facts.counted.add("array")
         self.string_keys(batch, event, flaws.get("key-not-string"))
         self.keys_once(batch, event, flaws.get("key-twice"))
         self.no_ext(batch, flaws.get("ext"))
@@ -98,6 +138,8 @@ class Values(Area):
             return
         if event.hashes:
             self.signed_hashes(batch, event, flaws.get("hash-unsigned"))
+            if self.signed_hashes.tally.violations >= EXAMPLES:
+                self.facts.counted.add("unsigned")
             self.no_zero(batch, flaws.get("hash-zero"))
 
     # the map
@@ -224,7 +266,7 @@ class Values(Area):
             elif self.facts.partial is None:
                 return
             else:
-                first, number = self.sizes.setdefault(event.group, (size, batch.number))
+                first, number = self.facts.sizes.setdefault(event.group, (size, batch.number))
                 if size != first:
                     flaw = _another_size(event, first, f"as in number {number}")
         say.weigh(batch, flaw)
@@ -341,7 +383,7 @@ class Values(Area):
         KVW-EVT-014.
         """
         told, group = (event.spec_kind, event.window), self.context.statement.group(event.group)
-        before = self.kinds.setdefault(event.group, (told, batch))
+        before = self.facts.named_kinds.setdefault(event.group, (told, batch))
         if group is not None and _described(group):
             expected, why = (event.spec_kind if group.kind is None else group.kind, group.window), "as declared"
         elif before[1] is batch and before[0] == told:

@@ -7,7 +7,6 @@ from kvwire.history.timeline import Answer
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_record, judge, unless
 from kvwire.judges.patience import Patience
 from kvwire.judges.verdict import Where
-from kvwire.trace.records import Record
 from kvwire.wire.framing import END_SEQUENCE, number_of
 
 OTHER_COUNT = "frames"
@@ -29,7 +28,6 @@ class Answers(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.live_frames: dict[int, tuple[bytes, ...]] = {}
         self.heedless = False
         """Whether an answer began below the start that was asked for."""
         self.ends_nothing = False
@@ -39,10 +37,6 @@ class Answers(Area):
         self.ended = Patience(self.one_end)
         self.ended_nothing = Patience(self.end_of_nothing)
         self.went_on = Patience(self.next_is_served)
-
-    def on_record(self, index: int, record: Record) -> None:
-        if record.is_live and record.frames is not None:
-            self.live_frames[index] = record.frames
 
     def finish(self) -> None:
         answers = self.facts.answers
@@ -86,7 +80,8 @@ class Answers(Area):
             number = number_of(item.sequence)
             record = None if number is None else sent.get(number)
             self.declared_form(item)
-            self.as_live(item, None if record is None else self.live_frames[record])
+            live = None if record is None else self.facts.recent.get(record)
+            self.as_live(item, None if live is None else live.frames)
         if exchange.odd:
             self.odd_shape(exchange)
         self.ascending(exchange)

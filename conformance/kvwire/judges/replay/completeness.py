@@ -22,9 +22,10 @@ class Completeness(Area):
         super().__init__(context)
         self.went_on = Patience(self.goes_on_from_oldest)
         self.completed = Patience(self.resumes)
-        self.resumed = {resumed.connection: resumed for _, resumed in told(self.facts.stimuli, ReplayResumed)}
+        self.resumed: dict[str, ReplayResumed] = {}
 
     def finish(self) -> None:
+        self.resumed = {resumed.connection: resumed for _, resumed in told(self.facts.stimuli, ReplayResumed)}
         self._retained()
         self._slow()
         self._too_few()

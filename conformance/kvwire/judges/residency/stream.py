@@ -11,6 +11,7 @@ from kvwire.judges.area import Area, Context, Say, Unclaimed, at_batch, judge, u
 from kvwire.judges.facts import Change, cleared_by
 from kvwire.judges.patience import Patience
 from kvwire.judges.residency.answer import Answer
+from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.standard.statement import Residency as Policy
 from kvwire.trace.attempts import Wait
@@ -85,8 +86,6 @@ class Residency(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.cleared: frozenset[Key] = frozenset()
-        """What clears ended and was not stored again."""
         self.reset: _Reset | None = None
         self.waits = {index: wait for index, _, wait in self.facts.stalls.waits(self.facts.stimuli, ResetDone)}
         self.shown = Patience(self.reset_visible)
@@ -105,7 +104,7 @@ class Residency(Area):
         self.shown.decide()
 
     def _lose(self) -> None:
-        self.cleared = frozenset()
+        self.facts.ended.clear()
         if self.reset is not None:
             self.reset.lost = True
             self._decide(lost=True)
@@ -135,6 +134,11 @@ class Residency(Area):
 
     # the stream
 
+    def on_step(self, step: Step) -> None:
+        self.no_duplicate.saw(step.stored_anew)
+        self.no_orphan.saw(step.removed_set)
+        self.balance.saw(step.removed - step.removed_set)
+
     def on_event(self, batch: Batch, event: Event) -> None:
         if not event.sound:
             return
@@ -142,13 +146,13 @@ class Residency(Area):
             changed = self.facts.cleared or {change.key for change in self.facts.changes}
             self.reset.on_event(batch, event, changed)
         if event.kind == "cleared" and batch.number:  # the leading clear ends what nobody announced
-            self.cleared |= self.facts.cleared
+            self.facts.ended.add(self.facts.cleared)
         for change in self.facts.changes:
             policy = self.context.statement.residency_of(event.medium, event.group)
             if event.kind == "stored":
                 self._stored(batch, event, change, policy)
                 continue
-            if change.key in self.cleared:
+            if change.key in self.facts.ended:
                 self.clear_is_whole.open("a block that a clear had ended is removed after it")
             if not change.elsewhere:
                 judged = self.balance if policy == "counted" else self.no_orphan
@@ -157,8 +161,8 @@ class Residency(Area):
     def _stored(self, batch: Batch, event: Event, change: Change, policy: Policy) -> None:
         if policy == "set":
             self.no_duplicate(batch, event, change)
-        if change.key in self.cleared:
-            self.cleared -= {change.key}
+        if change.key in self.facts.ended:
+            self.facts.ended.discard(change.key)
             if policy != "refresh":
                 self.clear_is_whole.saw()
 
@@ -222,11 +226,10 @@ class Residency(Area):
         A block that is stored again after a clear shows that it had gone; one that an idle engine still holds shows
         that it had not.
         """
-        for location in sorted({key.location for key in self.cleared}, key=str):
+        for location, ended in sorted(self.facts.ended.by_location.items(), key=lambda item: str(item[0])):
             held = answer.held(location)
-            if held is None:
+            if held is None or not ended:
                 continue
-            ended = {key.hash for key in self.cleared if key.location == location}
             say.saw(len(ended - held))
             for value in sorted(ended & held) if answer.idle else ():
                 say.broke(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from kvwire.history.senders import senders
+import msgspec
+
 from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_batch, judge, unused
+from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.trace.calls import StatsCall
 from kvwire.trace.records import Record, told
@@ -28,9 +30,6 @@ class Numbers(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.records: dict[int, Record] = {}
-        self.leading = False
-        """Nothing of this incarnation was missed, and no event of it was seen yet."""
         self.epochs: dict[str, tuple[Incarnation, Batch]] = {}
         """Each epoch that was named, with the first incarnation that had it, and the batch."""
         self.named: str | None = None
@@ -39,7 +38,6 @@ class Numbers(Area):
     def on_record(self, index: int, record: Record) -> None:
         if not record.is_live:
             return
-        self.records[index] = record
         frames = record.frames or ()
         if (
             index not in self.facts.copies
@@ -50,12 +48,12 @@ class Numbers(Area):
             self.below_the_marker(index, number)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self.leading = incarnation.origin_known
+        self.facts.leading = incarnation.origin_known
         self.life = incarnation
         self.named = None
 
     def on_gap(self, gap: Gap) -> None:
-        self.leading = False
+        self.facts.leading = False
         if gap.maybe_restart:
             self.named = None
 
@@ -65,31 +63,41 @@ class Numbers(Area):
             if self.named is None:
                 self.named = event.epoch
                 self.own_epoch(batch, event, event.epoch)
-        if self.leading:
-            self.leading = False
+        if self.facts.leading:
+            self.facts.leading = False
             self.leading_clear(batch, event)
 
+    def on_step(self, step: Step) -> None:
+        self.no_filled_hole.saw(step.in_order)
+        self.no_reuse.saw(step.in_order)
+
+    def on_live(self, live: Live) -> None:
+        self.no_filled_hole(live)
+        self.no_reuse(live)
+
     def finish(self) -> None:
-        heard = [live for live in self.context.timeline.live if live.record not in self.facts.copies]
-        beside = self._senders()
-        for live in heard:
-            self.no_filled_hole(live, beside)
-            self.no_reuse(live, beside)
+        self._beside()
         self.first_zero()
         for restart, later in itertools.pairwise([*self.facts.restarts, NEVER]):
             self.zero_again(restart, later)
 
-    def _senders(self) -> str:
-        """What to say of numbers that came twice, or late, where further counters have them; empty where none does."""
-        found = senders(self.context.timeline)
+    def _beside(self) -> None:
+        """Say of numbers that came twice, or late, that further counters have them, where they do."""
+        found = self.facts.senders
         if found is None:
-            return ""
+            return
         ranks = sorted({batch.reading.rank for batch in self.facts.reused if batch.reading.rank is not None})
-        whose = f", of rank {ranks[0]}" if len(ranks) == 1 else ""
-        return f"; {found.text}{whose}"
+        said = f"; {found.text}" + (f", of rank {ranks[0]}" if len(ranks) == 1 else "")
+        for judged in (self.no_filled_hole, self.no_reuse):
+            findings = judged.tally.findings
+            findings[:] = [msgspec.structs.replace(finding, seen=finding.seen + said) for finding in findings]
+
+    def _frames(self, record: int) -> tuple[bytes, ...]:
+        held = self.facts.recent.get(record)
+        return () if held is None else held.frames or ()
 
     def _at(self, record: int) -> Where:
-        frames = self.records[record].frames or ()
+        frames = self._frames(record)
         number = int.from_bytes(frames[1], "big") if len(frames) > 1 else None
         shown = frames[1][:HEX_BYTES].hex() if len(frames) > 1 else None
         return Where(
@@ -111,7 +119,7 @@ class Numbers(Area):
             say.broke(f"a number of at most {LAST}", f"{number}, the end marker's, live", self._at(index))
 
     @judge("KVW-SEQ-003", memory="O(holes)")
-    def no_filled_hole(self, say: Say, live: Live, beside: str) -> None:
+    def no_filled_hole(self, say: Say, live: Live) -> None:
         """KVW-SEQ-003: A publisher MUST NOT fill a hole: within an incarnation no batch is sent live under a number
         that is lower than one already sent and was not sent before.
 
@@ -122,27 +130,27 @@ class Numbers(Area):
         elif live.arrival is Arrival.FILLED:
             say.broke(
                 f"a number above {live.previous}, the last one sent",
-                f"number {live.number}, which was missing until then, after {live.previous} ({live.source}){beside}",
+                f"number {live.number}, which was missing until then, after {live.previous} ({live.source})",
                 self._at(live.record),
             )
 
     @judge("KVW-SEQ-004", memory="O(window)")
-    def no_reuse(self, say: Say, live: Live, beside: str) -> None:
+    def no_reuse(self, say: Say, live: Live) -> None:
         """KVW-SEQ-004: A publisher MUST NOT use a sequence number for two different batches within an incarnation."""
         if live.arrival in (Arrival.NEXT, Arrival.AHEAD):
             say.saw()
         elif live.arrival is Arrival.REUSED:
-            frames = self.records[live.record].frames or (b"", b"", b"")
+            payload = (self._frames(live.record) or (b"",))[-1]
             where = Where(
                 record=live.record,
                 number=str(live.number),
                 frame="payload",
                 offset=0,
-                hex=frames[2][:HEX_BYTES].hex(),
+                hex=payload[:HEX_BYTES].hex(),
             )
             say.broke(
                 f"number {live.number} for one batch only, that of record {live.other}",
-                f"another batch under number {live.number} after {live.previous}, without a disconnect{beside}",
+                f"another batch under number {live.number} after {live.previous}, without a disconnect",
                 where,
             )
 

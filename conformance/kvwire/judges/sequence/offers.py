@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvwire.history.offered import Anchor, Offered, Parts
 from kvwire.history.segments import HANDSHAKE
+from kvwire.history.timeline import Incarnation
 from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unused
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import Wait, sure
@@ -29,13 +30,11 @@ class Offers(Area):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.lives = context.timeline.incarnations
-        self.restarts = self.facts.restarts
-        self.tails = list(self._tails())
+        self.lives: Sequence[Incarnation] = ()
+        self.restarts: Sequence[int] = ()
+        self.tails: Sequence[int] = ()
         """Records at which the batch that was offered last had not come, for so often that it will not."""
-
-        others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall)
-        self.calls = [(index, isinstance(call, StartCall | RestartCall)) for index, call in others]
+        self.calls: Sequence[tuple[int, bool]] = ()
         """Calls after which batches may wait besides offers, or nothing runs; and those that begin a life (True)."""
 
     def _tails(self) -> Iterator[int]:
@@ -46,6 +45,13 @@ class Offers(Area):
                 yield index
 
     def finish(self) -> None:
+        if not self.context.header.can:
+            return
+        self.lives = self.context.timeline.incarnations
+        self.restarts = self.facts.restarts
+        self.tails = list(self._tails())
+        others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall)
+        self.calls = [(index, isinstance(call, StartCall | RestartCall)) for index, call in others]
         if not self.lives:
             self._silent()
             return

@@ -1,0 +1,203 @@
+"""The quick way: batches without faults come to the same as if they were shown to the judges one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kit.finding import steady
+from tests.kit.stories import Event, Story, block, cleared, everything, payload, removed, stored
+from tests.kit.whole import Told, passing, told
+
+from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Stream
+from kvwire.conclusion.judging import Passing, records_of
+from kvwire.standard.statement import Group, Statement
+from kvwire.trace.records import Trace
+
+
+def heard(payloads: Sequence[bytes], statement: Statement, *, first: int = 0) -> Trace:
+    """What a witness heard of them, numbered from ``first``."""
+    story = Story(replay=False, statement=statement, can=())
+    for number, content in enumerate(payloads, first):
+        story.live(number, content, by="a")
+    return story.trace()
+
+
+def judged(trace: Trace, *, quick: bool, slow_by_chance: float = 0.0, seed: int = 0) -> Passing:
+    (stream,) = trace.header.streams
+    one = passing(trace, stream, everything(), quick=quick)
+    rng = random.Random(seed)
+    for name in ("_stored", "_removed"):
+        way: Callable[..., bool] = getattr(one.quick, name)
+        setattr(one.quick, name, lambda *event, way=way: rng.random() >= slow_by_chance and way(*event))
+    for index, record in records_of(trace, stream.name):
+        one.take(index, record)
+    one.judged()
+    return one
+
+
+def alike(trace: Trace) -> Told:
+    """Assert that all ways come to the same, and say what."""
+    slow = judged(trace, quick=False)
+    expected = told(slow.showing.tallies)
+    for chance in (0.0, 0.3):
+        quick = judged(trace, quick=True, slow_by_chance=chance, seed=len(trace.records))
+        assert told(quick.showing.tallies) == expected
+        assert quick.showing.appearance.events == slow.showing.appearance.events
+        assert quick.showing.appearance.form == slow.showing.appearance.form
+        assert quick.facts.ledger.resident() == slow.facts.ledger.resident()
+    return expected
+
+
+def taken(trace: Trace) -> int:
+    """How many batches go the quick way."""
+    (stream,) = trace.header.streams
+    one = passing(trace, stream, everything())
+    count = 0
+    for index, record in records_of(trace, stream.name):
+        before = one.quick.step.batches
+        one.take(index, record)
+        count += one.quick.step.batches > before
+    return count
+
+
+# --- streams of engines --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deviation", ["", "unsigned", "array", "x-key"])
+@pytest.mark.parametrize("function", LABELS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_stream_of_an_engine(shape: Shape, function: Function, deviation: Deviation) -> None:
+    batches = {"a": 120, "b": 30, "c": 160}[shape]
+    trace = heard(list(Stream(shape, function, batches, deviation).payloads), Statement(algorithm=LABELS[function]))
+    said = alike(trace)
+    assert said["KVW-HSH-001"][0] > 100
+    assert taken(trace) > batches // 2, "a constant deviation is counted, and nobody's reason to be slow"
+
+
+@pytest.mark.parametrize("function", LABELS)
+@pytest.mark.parametrize("first", [0, 143])
+def test_a_stream_that_is_joined_late(function: Function, first: int) -> None:
+    payloads = list(Stream("c", function, 220).payloads)[20:]
+    alike(heard(payloads, Statement(algorithm=LABELS[function]), first=first))
+
+
+@pytest.mark.parametrize("algorithm", [None, "opaque", "v2_sha256_64", "v1_block_key", "x-unheard-of"])
+@pytest.mark.parametrize("function", LABELS)
+def test_whatever_is_declared_of_the_function(function: Function, algorithm: str | None) -> None:
+    alike(heard(list(Stream("c", function, 120).payloads), Statement(algorithm=algorithm)))
+
+
+@pytest.mark.parametrize("function", LABELS)
+@pytest.mark.parametrize("at", [40, 90])
+def test_a_hash_that_is_wrong_among_many(function: Function, at: int) -> None:
+    """What was to be recomputed with others is decided by itself then, and is found."""
+    payloads = list(Stream("a", function, 120).payloads)
+    ts, events, rank = msgspec.msgpack.decode(payloads[at])
+    events[-1]["block_hashes"] = [77]
+    payloads[at] = msgspec.msgpack.encode([ts, events, rank])
+    said = alike(heard(payloads, Statement(algorithm=LABELS[function])))
+    if function == "v2":
+        assert said["KVW-HSH-001"][1] >= 1
+    else:  # extra ids, which are on no wire, may explain it
+        assert "1 blocks not recomputed: its reuse scope is not on the wire" in said["KVW-HSH-001"][5]
+
+
+# --- streams at random ---------------------------------------------------------------------------------------------
+
+NAMES = st.integers(0, 9)
+MEDIA = st.sampled_from(["GPU", "GPU", "GPU", "CPU", None, "x-a", "gpu", ""])
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[bytes]:
+    """Batches of events about few blocks: stored, removed, stored again, some of them with a fault."""
+    count = draw(st.integers(4, 24))
+    stamps = [float(draw(st.integers(number, number + 1))) for number in range(count)]
+    return [payload(*draw(st.lists(_events(), max_size=3)), ts=ts) for ts in stamps]
+
+
+@st.composite
+def _events(draw: st.DrawFn) -> Any:
+    kind = draw(st.sampled_from(["stored"] * 6 + ["removed"] * 4 + ["cleared", "array", "odd"]))
+    medium = draw(MEDIA)
+    more: dict[str, Any] = draw(
+        st.sampled_from(
+            [{}] * 5
+            + [{"group_idx": 1}, {"group_idx": 2, "kv_cache_spec_kind": "sliding_window"}, {"x-a": 1}, {"v": 1}]
+            + [{"lora_id": 3}, {"hash_algo": "v1_block_key"}, {"extra_keys": None}, {"locality": "host-b"}]
+        )
+    )
+    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=draw(st.booleans())))
+    if kind == "cleared":
+        return draw(st.sampled_from([cleared(), {**cleared(), "medium": "CPU"}]))
+    if kind == "removed":
+        keys = {key: value for key, value in more.items() if key in ("group_idx", "locality", "hash_algo", "x-a")}
+        return removed(names, medium, **keys)
+    if kind == "odd":
+        return draw(st.sampled_from([{"type": "BlockMoved"}, {**stored("a"), "block_size": 3}, 7]))
+    parent = draw(st.none() | NAMES)
+    event: Event = stored(names, parent, size=draw(st.sampled_from([4, 4, 4, 8])), medium=medium, **more)
+    if draw(st.integers(0, 9)) == 0:
+        event["block_hashes"] = [value % 2**64 for value in event["block_hashes"]]
+    if kind == "array":
+        hashes, parent, tokens = event["block_hashes"], event["parent_block_hash"], event["token_ids"]
+        return ["BlockStored", hashes, parent, tokens, event["block_size"], None, medium, None]
+    return event
+
+
+STATEMENTS = st.sampled_from(
+    [
+        Statement(algorithm="opaque"),
+        Statement(algorithm="opaque", residency="counted"),
+        Statement(algorithm="opaque", residency="refresh"),
+        Statement(),
+        Statement(algorithm="opaque", form="array-v"),
+        Statement(algorithm="opaque", groups=(Group(idx=1, kind="full_attention", block_size=8),)),
+    ]
+)
+
+
+@steady
+@given(batches(), STATEMENTS, st.sampled_from([0, 143]))
+def test_whatever_a_stream_does(payloads: list[bytes], statement: Statement, first: int) -> None:
+    alike(heard([payload(cleared(), ts=0.0), payload(stored("z"), ts=0.0), *payloads], statement, first=first))
+
+
+# --- what it takes -------------------------------------------------------------------------------------------------
+
+
+def _stores(**more: Any) -> Iterator[bytes]:
+    yield payload(cleared(), ts=0.0)
+    for number in range(60):
+        yield payload(stored([number], **more), ts=float(number))
+
+
+@pytest.mark.parametrize(
+    ("statement", "more", "quick"),
+    [
+        (Statement(algorithm="opaque"), {}, True),
+        (Statement(algorithm="opaque"), {"group_idx": 1, "kv_cache_spec_kind": "sliding_window"}, True),
+        (Statement(algorithm="opaque"), {"medium": "gpu"}, False),
+        (Statement(algorithm="opaque", salt="tag"), {}, False),
+        (Statement(algorithm="opaque", extensions=("partial_entries",)), {}, False),
+    ],
+)
+def test_it_takes_what_it_was_made_for_and_nothing_else(
+    statement: Statement, more: dict[str, Any], quick: bool
+) -> None:
+    count = taken(heard(list(_stores(**more)), statement))
+    assert (count > 50) if quick else not count
+
+
+def test_a_finding_behind_batches_that_were_counted_names_the_batch_that_stored_its_block() -> None:
+    payloads = [*_stores(), payload(stored([7]), ts=100.0)]
+    said = alike(heard(payloads, Statement(algorithm="opaque")))
+    (finding,) = said["KVW-RES-001"][4]
+    assert finding.where.stored == "8"
+    assert str(block(7) % 2**64) in finding.seen
