@@ -137,6 +137,20 @@ def test_failed_handshakes_without_end_are_not_kept() -> None:
     assert len(told) == FAILED_HANDSHAKES
 
 
+def test_a_publisher_that_begins_anew_again_and_again_leaves_little_behind() -> None:
+    story = passive().told(80)
+    for _ in range(20):
+        story.restart()
+        story.told(80)
+    watched = Watched().take(story)
+    watcher = watched.beside._watcher
+    assert watcher is not None
+    stream = watcher._run.streams["s"]
+    assert len(stream.follower.lived) == 21
+    assert len(stream.follower.copied) <= 160
+    assert len(stream._records) == 2 + 20 * 4
+
+
 def test_pauses_of_a_busy_machine_are_not_kept() -> None:
     story = passive().told(5)
     for _ in range(100):

@@ -61,7 +61,8 @@ class Watcher:
     """Judges the streams of a header while their records come.
 
     ``replays``: whether the records hold answers to replay requests, for which is waited where batches are missing;
-    None: wherever a stream has a replay endpoint.
+    None: wherever a stream has a replay endpoint. ``digests``: whether the result has the digest of what was taken, as
+    that of a recording which somebody keeps.
 
     Raises:
         ValueError: when something is done to the publisher (``header.can``): such a run is judged as a whole.
@@ -75,11 +76,13 @@ class Watcher:
         *,
         replays: bool | None = None,
         horizon: Horizon = HORIZON,
+        digests: bool = True,
     ) -> None:
         if not passes(header):
             raise ValueError(f"a run that can {', '.join(header.can)} is judged when it is over: `kvwire judge`")
         chosen = registry.profile(header.profile) if profile is None else profile
-        self._run = Listening(header, registry.load(), chosen, wanted, replays=replays, horizon=horizon, digests=True)
+        known = registry.load()
+        self._run = Listening(header, known, chosen, wanted, replays=replays, horizon=horizon, digests=digests)
         self._said: list[Said] = []
         self._known = dict.fromkeys(self._run.streams, 0)
 

@@ -140,7 +140,7 @@ class Follower:
         self._of: dict[Run, int] = {}
         """Incarnation by run, of what was laid out."""
         self.timeline = Timeline(incarnations=(), live=(), answers=())
-        """What was laid out last."""
+        """What was laid out at the end."""
         self._classified = -1
         """The last record whose message was classified."""
         self._floor = 0
@@ -436,8 +436,9 @@ class Follower:
             if (index := indices[at]) is not None:
                 self._of.update(dict.fromkeys(life.runs, index))
         self._classify(timeline, indices)
-        self.timeline = self._whole(timeline, indices)
-        if not end:
+        if end:
+            self.timeline = self._whole(timeline, indices)
+        else:
             if force:
                 self._doubt()
             self._settle_down(lives[last])

@@ -468,8 +468,8 @@ class Quick:
         if spot.labelled and event.hash_algo != facts.announced:
             return False
         hashes: list[int] = event.block_hashes
-        own = tuple([value & MASK for value in hashes])
-        count = len(own)
+        count = len(hashes)
+        own = (hashes[0] & MASK,) if count == 1 else tuple([value & MASK for value in hashes])
         unsigned = False
         if not shape.signed and max(hashes) >= TOP:
             if "unsigned" not in facts.counted:
@@ -480,7 +480,7 @@ class Quick:
         if self._ended and not self._ended.get(spot.location, NONE).isdisjoint(own):
             return False
         blocks, complete = spot.blocks, self._complete
-        held = sum([bool(blocks.get(value)) for value in own])
+        held = sum([1 for value in own if blocks.get(value)])
         if held < count:
             if complete or facts.ledger.several_groups or any(blocks.get(value) == 0 for value in own):
                 return False

@@ -95,7 +95,7 @@ class Beside:
         """The header."""
         profile = None if self._profile is None else registry.profile(self._profile)
         # An answer that was asked for comes at once: nothing has to wait until the horizon for what is lost.
-        self._watcher = Watcher(header, profile, self._wanted, replays=False)
+        self._watcher = Watcher(header, profile, self._wanted, replays=False, digests=False)
         now = time.monotonic()
         self._ears = {stream.name: _Ear(now, self._silent_s) for stream in header.streams}
         before, self._before = self._before, []

@@ -213,8 +213,12 @@ class Reader:
         at += 10 if head < 0xA0 else 12 if head == 0xDC else 14
         events: list[tuple[Shape, Any]] = []
         for raw in batch.events:
-            found = self._event(raw, payload, at)
-            if found is None:
+            shapes = self._shapes.get(payload[at])
+            try:
+                found = None if shapes is None else (shapes[0], shapes[0].decode(raw))
+            except (msgspec.MsgspecError, RecursionError):
+                found = None
+            if found is None and (found := self._event(raw, payload, at)) is None:
                 return None
             events.append(found)
             at += len(raw)

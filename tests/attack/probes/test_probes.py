@@ -25,6 +25,7 @@ from kvwire.attack.witness import Recorder
 from kvwire.history.timeline import build
 from kvwire.standard.protocol import AdapterError
 from kvwire.standard.statement import Statement, Stream
+from kvwire.trace.attempts import ATTEMPTS
 from kvwire.trace.marks import (
     Primed,
     ProcessExit,
@@ -223,7 +224,7 @@ def test_nobody_at_the_replay_endpoint(recorder: Recorder, open_socket: OpenSock
     recorder.watch([stream])
     limits = Limits(handshake_s=0.3)
     replay.PROBE(Session(recorder=recorder, streams=[stream], statement=Statement(), limits=limits))
-    (mark,) = marks(recorder, Unreachable)
+    mark = marks(recorder, Unreachable)[0]
     assert (mark.endpoint, mark.of) == (stream.replay, ("replay-1",))
     assert not marks(recorder, ReplayRequest)
 
@@ -272,10 +273,10 @@ def test_a_reset_that_does_not_show_is_awaited_for_the_declared_bound(recorder: 
     with session(recorder, script(body, make_engine="Quiet", statement="{'bounds': {'reset_visible_s': 0.4}}")) as run:
         live.PROBE(run)
         reset.PROBE(run)
-    (mark,) = marks(recorder, ResetDone)
-    assert (mark.outcome, mark.bound_s) == ("bound", 0.4)
-    assert mark.after_s is not None
-    assert 0.4 <= mark.after_s < 2
+    awaited = marks(recorder, ResetDone)
+    assert {(mark.outcome, mark.bound_s) for mark in awaited} == {("bound", 0.4)}
+    assert len(awaited) >= ATTEMPTS
+    assert all(mark.after_s is not None and 0.4 <= mark.after_s < 2 for mark in awaited)
 
 
 def test_a_reset_that_shows_as_removals_is_seen(recorder: Recorder) -> None:

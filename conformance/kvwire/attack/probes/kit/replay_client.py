@@ -417,7 +417,7 @@ class ReplayClients:
                 self.linger()
             for client in clients:
                 client.bound_s = bound
-                self._mark_done(client, client.requests[0], "marker" if client.requests[0].marked else "timeout")
+                self._mark_done(client, client.requests[0], self._over(client, client.requests[0]) or "timeout")
             clients = [client for client in clients if not (client.requests[0].marked or client.lost)]
             if not clients:
                 break
