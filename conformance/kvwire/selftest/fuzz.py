@@ -1,8 +1,8 @@
 """Input that nobody meant: stored data, mutated, through everything that reads what strangers wrote.
 
 Whatever a stranger hands in ends with a clear error or with a verdict, never with a traceback, and within a bound. Each
-target knows its seeds (vectors, stored traces, examples), how they are mutated, what it does with them, and which errors
-are clear ones. A seed and a number give the same input again.
+target knows its seeds (vectors, stored traces, examples), how they are mutated, what it does with them, and which
+errors are clear ones. A seed and a number give the same input again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kvwire.trace import files
 from kvwire.trace.records import Trace, TraceError
 from kvwire.vectors import access
 from kvwire.wire import dialect
-from kvwire.wire.fastpath import read_quickly
+from kvwire.wire.plain import read_quickly
 
 SLOW_S = 20.0
 """Longer than so many seconds (of the process) for one input is a finding."""
@@ -49,7 +49,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One way into kvwire. ``clear``: the errors that a user is meant to see; ``structured``: seeds are lines of JSON."""
+    """One way into kvwire. ``clear``: errors that a user is meant to see; ``structured``: seeds are lines of JSON."""
 
     name: str
     seeds: Callable[[], Sequence[bytes]]
@@ -62,8 +62,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 _ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 255, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**64), 10**30,
-    0.0, -0.0, 1.5, 1e308, -1e308, "", " ", "0", "x", "\x00", "\x1b[31m", "\u202e", "é" * 3, "9" * 40, "18013317135)90605405",
-    "DISCONNECTED", "live-a", "replay-1", "a" * 10_000, [], {}, [[]], [None], {"": None}, {"type": "BlockStored"},
+    0.0, -0.0, 1.5, 1e308, -1e308, "", " ", "0", "x", "\x00", "\x1b[31m", "\u202e", "é" * 3, "9" * 40,
+    "18013317135)90605405", "DISCONNECTED", "live-a", "replay-1", "a" * 10_000, [], {}, [[]], [None], {"": None},
+    {"type": "BlockStored"},
 )  # fmt: skip
 
 
@@ -124,6 +125,10 @@ def _value_replaced(value: Any, chance: random.Random) -> bytes:
     return json.dumps(value).encode()
 
 
+_HEADS = (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc1", b"\xd9\xff", b"\xcf")
+"""Heads of msgpack values that promise what does not follow."""
+
+
 def mutated_bytes(raw: bytes, chance: random.Random) -> bytes:
     """Bytes flipped, dropped, repeated, inserted or cut."""
     data = bytearray(raw)
@@ -139,7 +144,9 @@ def mutated_bytes(raw: bytes, chance: random.Random) -> bytes:
             case 3:
                 data[at:at] = data[max(0, at - 8) : at]
             case 4:
-                data[at:at] = chance.choice((b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc1", b"\xd9\xff", b"\xcf"))
+                data[at:at] = chance.choice(
+                    (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc1", b"\xd9\xff", b"\xcf")
+                )
             case _:
                 del data[at:]
     return bytes(data)
@@ -284,7 +291,12 @@ TARGETS: tuple[Target, ...] = (
         run=_file(expectation.read),
         clear=(expectation.ExpectationError,),
     ),
-    Target(name="vectors", seeds=_vectors, run=lambda raw: void(access.decode(raw)), clear=(msgspec.MsgspecError, registry.UnknownNameError)),
+    Target(
+        name="vectors",
+        seeds=_vectors,
+        run=lambda raw: void(access.decode(raw)),
+        clear=(msgspec.MsgspecError, registry.UnknownNameError),
+    ),
 )
 
 
@@ -308,8 +320,8 @@ def fuzz(target: Target, seed: int, seconds: float, *, at_most: int | None = Non
             pass
         except Exception as error:  # noqa: BLE001 - every other one is what is looked for
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            ours = [f for f in traceback.extract_tb(error.__traceback__) if "/kvwire/" in f.filename and "fuzz" not in f.filename]
-            frame = ours[-1] if ours else frame
+            called = [f for f in traceback.extract_tb(error.__traceback__) if "/kvwire/" in f.filename]
+            frame = called[-1] if called else frame
             what = f"{type(error).__name__}: {str(error)[:200]}"
             where = f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
         spent = time.process_time() - before
