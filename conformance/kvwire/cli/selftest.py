@@ -71,3 +71,34 @@ def compare(before: str, after: str, folders: tuple[Path, ...]) -> int:
             click.echo(f"{difference.trace}: … more")
     click.echo(f"{len(result.differences)} differences in {len(shown)} of {result.traces} traces")
     return Exit.NOT_CONFORMANT
+
+
+@selftest.command()
+@click.argument("names", nargs=-1, metavar="[TARGET]...")
+@click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="For each target (10).")
+@click.option("--seed", type=int, default=1, help="Another seed gives other inputs (1).")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Put inputs that were met badly here.")
+def fuzz(names: tuple[str, ...], seconds: float, seed: int, keep: Path | None) -> int:
+    """Feed mutated data to everything that reads what strangers wrote; ends with 1 when something has no clear error.
+
+    TARGET is one of payload, trace, result, statement, expected-failures, expectation and vectors; all of them if none
+    is named.
+    """
+    from kvwire.selftest.fuzz import TARGETS, Finding
+    from kvwire.selftest.fuzz import fuzz as run
+
+    known = {target.name: target for target in TARGETS}
+    if unknown := [name for name in names if name not in known]:
+        raise click.UsageError(f"no target {unknown[0]!r}; there are {', '.join(known)}")
+    bad = 0
+    for name in names or known:
+        for found in run(known[name], seed, seconds):
+            if not isinstance(found, Finding):
+                click.echo(f"{name}: {found} inputs")
+                continue
+            bad += 1
+            click.echo(f"{name}, seed {found.seed}, number {found.number}: {found.what} in {found.where}")
+            if keep is not None:
+                keep.mkdir(parents=True, exist_ok=True)
+                (keep / f"{name}-{found.seed}-{found.number}").write_bytes(found.content)
+    return Exit.NOT_CONFORMANT if bad else Exit.CONFORMANT

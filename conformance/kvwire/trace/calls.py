@@ -6,15 +6,18 @@ A call has the fields of its answer only where it succeeded. The words are those
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 
 from kvwire.standard.protocol import EngineGroup, EngineTier, Start
 from kvwire.trace.detail import Stimulus
 from kvwire.wire.endpoint_rules import Asked
-from kvwire.wire.events import TWO_64
+from kvwire.wire.events import DIGEST, TWO_64
+from kvwire.wire.projection import check_batch
 
+Decimal = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,20}$")]
+"""An integer of 64 bits, of any sign."""
 SHOWN = 60
 """How many characters of an argument are shown."""
 
@@ -140,6 +143,11 @@ class PublishCall(Call, frozen=True, kw_only=True):
     accepted: bool | None = None
     blocked_us: int | None = None
 
+    def __post_init__(self) -> None:
+        """What was offered can be read again."""
+        if self.batch is not None:
+            check_batch(self.batch)
+
 
 class BurstCall(Call, frozen=True, kw_only=True):
     """Several batches were offered one right after the other; the answer speaks of each, in their order."""
@@ -148,6 +156,14 @@ class BurstCall(Call, frozen=True, kw_only=True):
     batches: tuple[Mapping[str, Any], ...] = ()
     accepted: tuple[bool, ...] | None = None
     blocked_us: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """What was offered can be read again, and each answer speaks of one batch."""
+        for batch in self.batches:
+            check_batch(batch)
+        for name, answers in (("accepted", self.accepted), ("blocked_us", self.blocked_us)):
+            if answers and len(answers) != len(self.batches):
+                raise ValueError(f"{name} speaks of {len(answers)} batches, and {len(self.batches)} were offered")
 
 
 class CacheCall(Call, frozen=True, kw_only=True):
@@ -158,10 +174,16 @@ class CacheCall(Call, frozen=True, kw_only=True):
 
     EVENT: ClassVar[str] = "cache"
     tokens: tuple[int | str, ...]
-    lora: str | None = None
+    lora: Decimal | None = None
     salt: str | None = None
     mm: tuple[Mapping[str, Any], ...] | None = None
     cached_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Tokens are what can stand in an event."""
+        for token in self.tokens:
+            if not (0 <= token < TWO_64 if isinstance(token, int) else DIGEST.match(token)):
+                raise ValueError(f"token {_brief(token)} is neither an id in 0…2^64−1 nor a digest of 64 hex digits")
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -169,14 +191,14 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     medium: str | None = None
     group: int = 0
-    hashes: tuple[str, ...] = ()
+    hashes: tuple[Decimal, ...] = ()
 
 
 class ResidentCall(Call, frozen=True, kw_only=True):
     """The engine was asked what it holds: hashes in decimal, of any sign; by medium and group where it says."""
 
     EVENT: ClassVar[str] = "resident"
-    hashes: tuple[str, ...] | None = None
+    hashes: tuple[Decimal, ...] | None = None
     places: tuple[Place, ...] | None = None
 
     @property

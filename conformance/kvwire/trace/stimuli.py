@@ -10,7 +10,7 @@ import msgspec
 
 from kvwire.trace.calls import BurstCall, CacheCall, FaultCall, PublishCall
 from kvwire.trace.records import Records, told
-from kvwire.wire.events import TWO_64, Event
+from kvwire.wire.events import DIGEST, TWO_64, Event
 from kvwire.wire.projection import plain_event, read_float
 
 
@@ -75,7 +75,9 @@ def same_event(offered: Mapping[str, Any], seen: Event) -> bool:
     if seen.kind == "removed":
         return True
     parent = offered.get("parent_block_hash")
-    tokens = tuple(bytes.fromhex(t) if isinstance(t, str) else t for t in offered.get("token_ids", ()))
+    tokens = tuple(
+        bytes.fromhex(t) if isinstance(t, str) and DIGEST.match(t) else t for t in offered.get("token_ids", ())
+    )
     return (
         (None if parent is None else parent % TWO_64) == seen.parent
         and tokens == seen.tokens

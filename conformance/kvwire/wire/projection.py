@@ -124,6 +124,23 @@ def project_batch(node: Node) -> Any:
     }
 
 
+def check_batch(projected: Mapping[str, Any]) -> None:
+    """See that a projection is one of a batch of three whose events have a plain form.
+
+    Raises:
+        ValueError: when it is not; the message says what.
+    """
+    try:
+        struct.pack(">d", read_float(projected["ts"]))
+        for event in projected["events"]:
+            plain_event(event)
+        rank = projected.get("data_parallel_rank")
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, struct.error) as error:
+        raise ValueError(f"no batch: {type(error).__name__}: {error}") from None
+    if rank is not None and type(rank) is not int:
+        raise ValueError(f"no batch: its rank is {rank!r}")
+
+
 def plain_event(projected: Mapping[str, Any]) -> dict[str, Any]:
     """The event of a projection as plain values, integers as integers: what an encoder takes.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import msgspec
 
@@ -20,14 +21,17 @@ BUFFER = 1 << 16
 """How many bytes of lines wait before they are written."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A record as it stands in the file: frames in hex, what an event tells beside its name."""
 
-    t_ns: int
+    t_ns: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     source: str
     stream: str = ""
-    connection: int | None = None
-    life: int | None = None
+    connection: Count | None = None
+    life: Count | None = None
     frames: list[str] | None = None
     event: str | None = None
     detail: msgspec.Raw = _NOTHING
