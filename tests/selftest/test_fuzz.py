@@ -43,7 +43,7 @@ def test_a_target_that_nobody_knows_is_named(capsys: pytest.CaptureFixture[str])
 CALLS: tuple[tuple[str, dict[str, object], str], ...] = (
     ("publish", {"batch": {"ts": 1.0, "events": [{"block_hashes": ["1x"]}]}}, "no batch"),
     ("publish", {"batch": {"events": []}}, "no batch: KeyError"),
-    ("burst", {"batches": [], "accepted": [True]}, "accepted speaks of 1 batches, and 0 were offered"),
+    ("burst", {"batches": [{"ts": 1.0, "events": []}], "accepted": [True, True]}, "accepted speaks of 2 batches"),
     ("resident", {"hashes": ["18013317135)90605405"]}, "matching regex"),
     ("cache", {"tokens": [-1]}, "token -1 is neither an id"),
     ("cache", {"tokens": ["zz"]}, "token 'zz' is neither an id"),

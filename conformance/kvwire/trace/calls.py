@@ -162,7 +162,7 @@ class BurstCall(Call, frozen=True, kw_only=True):
         for batch in self.batches:
             check_batch(batch)
         for name, answers in (("accepted", self.accepted), ("blocked_us", self.blocked_us)):
-            if answers and len(answers) != len(self.batches):
+            if answers and self.batches and len(answers) != len(self.batches):
                 raise ValueError(f"{name} speaks of {len(answers)} batches, and {len(self.batches)} were offered")
 
 

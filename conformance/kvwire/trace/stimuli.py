@@ -44,7 +44,7 @@ def offers(records: Records) -> tuple[Offer, ...]:
             case BurstCall(batches=batches) as call:
                 accepted = call.accepted or [None] * len(batches)
                 blocked = call.blocked_us or [None] * len(batches)
-                answers = zip(batches, accepted, blocked, strict=True)
+                answers = zip(batches, accepted, blocked, strict=False)
                 found += [_offer(index, *answer, not call.succeeded) for answer in answers]
     return tuple(found)
 

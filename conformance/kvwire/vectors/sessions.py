@@ -32,12 +32,15 @@ def trace_of(folder: Path, name: str) -> Trace:
     """The trace of a session.
 
     Raises:
-        SessionError: when its file is missing, or none.
+        SessionError: when its file is missing, or none, or breaks off.
     """
     try:
-        return files.read(folder / path_of(name))
+        recording = files.read(folder / path_of(name))
     except TraceError as error:
         raise SessionError(str(error)) from None
+    if recording.cut:
+        raise SessionError(f"{folder / path_of(name)}: the end line is missing: {recording.cut}")
+    return recording
 
 
 def judged(recording: Trace) -> Result:
