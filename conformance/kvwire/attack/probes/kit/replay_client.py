@@ -77,6 +77,8 @@ class Client:
         """What follows each number, as another answer showed: a publisher may have holes of its own."""
         self.reached = False
         self.lost = False
+        self.handshake_s = 0.0
+        """For how long its handshake was awaited at most."""
         self.bound_s = 0.0
         self.heard_at = time.monotonic()
         self._at = 0
@@ -220,9 +222,8 @@ class ReplayClients:
         client = Client(self._context, session.next_client(), stream, mark=mark, kind=kind)
         self._open.append(client)
         bound = session.limits.handshake_s
-        client.reached = session.wait(
-            lambda: self._reached(client), min(bound, IMPATIENT_S) if self.unreached else bound
-        )
+        client.handshake_s = min(bound, IMPATIENT_S) if self.unreached else bound
+        client.reached = session.wait(lambda: self._reached(client), client.handshake_s)
         self.unreached = self.unreached or not client.reached
         session.recorder.pump()  # what was heard live by now stands before the request
         return client
@@ -340,7 +341,7 @@ class ReplayClients:
 
     def _mark_done(self, client: Client, request: Request, outcome: str) -> None:
         request.outcome = outcome
-        after_s = self.session.limits.handshake_s if outcome == "unreachable" else client.bound_s
+        after_s = client.handshake_s if outcome == "unreachable" else client.bound_s
         done = ReplayDone(client=request.name, outcome=outcome, after_s=after_s, messages=request.messages)
         self.session.mark(done, client.stream.name)
 
