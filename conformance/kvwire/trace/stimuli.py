@@ -41,10 +41,10 @@ def offers(records: Records) -> tuple[Offer, ...]:
                 found.append(Offer(record=index, ts=b"", events=(), accepted=False, failed=failed, doomed=True))
             case PublishCall(batch=Mapping() as batch) as call:
                 found.append(_offer(index, batch, call.accepted, call.blocked_us, not call.succeeded))
-            case BurstCall(batches=batches) as call:
+            case BurstCall(batches=batches) as call if batches:
                 accepted = call.accepted or [None] * len(batches)
                 blocked = call.blocked_us or [None] * len(batches)
-                answers = zip(batches, accepted, blocked, strict=False)
+                answers = zip(batches, accepted, blocked, strict=True)
                 found += [_offer(index, *answer, not call.succeeded) for answer in answers]
     return tuple(found)
 
