@@ -18,7 +18,6 @@ from kvwire.cli.judging import (
     judging_options,
     progressing,
     reported,
-    terminable,
 )
 from kvwire.cli.screen import screen
 from kvwire.conclusion.result import Result
@@ -154,7 +153,7 @@ def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
     with contextlib.ExitStack() as stack:
         stream = options.files.get("json")
         out = None if stream is None else stack.enter_context(stream.open("wb"))
-        stack.enter_context(terminable())
+        stack.enter_context(Endings())
         progress = stack.enter_context(progressing())
         told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
         try:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -136,38 +134,6 @@ def progressing() -> Iterator[Progress]:
         return
     with console.status("…") as status:
         yield lambda text: status.update(f"{text} …")
-
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """Inside, SIGTERM ends a run as Ctrl-C does: what was found is kept."""
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def stopping() -> Iterator[list[int]]:
-    """Inside, SIGINT and SIGTERM raise nothing: they are put into the list."""
-    stopped: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: stopped.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def finish(judged: Trace, options: Options) -> int:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from kvwire.attack.endings import Endings
 from kvwire.attack.recording import record
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import whole
-from kvwire.cli.judging import FILE, progressing, stopping
+from kvwire.cli.judging import FILE, progressing
 from kvwire.cli.quantities import Duration, Size
 from kvwire.judges.verdict import Exit
 from kvwire.trace.files import Sink
@@ -62,13 +63,14 @@ def record_command(
         raise click.UsageError(f"{path} is there already: name another file, or replace it with --overwrite")
     sink = sink_of(path, rotate)
     began = time.monotonic()
-    with stopping() as stopped, progressing() as progress:
+    with Endings() as endings, progressing() as progress:
+        endings.hold()
         done = record(
             place,
             sink,
             seconds=seconds,
             batches=batches,
-            stopped=lambda: bool(stopped),
+            stopped=lambda: bool(endings.told),
             tell=lambda count: progress(f"{_so_far(sink, count)}, {time.monotonic() - began:.0f} s"),
         )
     if done.failed is not None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvwire.attack.endings import Endings
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
-from kvwire.cli.judging import FILE, stopping, writable
+from kvwire.cli.judging import FILE, writable
 from kvwire.cli.quantities import Duration, Place
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Recording, Result
@@ -80,7 +81,8 @@ def watch_command(
         serving = None if place is None else _serving(*place)
         if serving is not None:
             stack.callback(serving.close)
-        stopped = stack.enter_context(stopping())
+        endings = stack.enter_context(Endings())
+        endings.hold()
         watch = Watch(
             places,
             lines,
@@ -90,7 +92,7 @@ def watch_command(
             silent_s=silent_s,
             show=lambda now, streams, violations: _show(serving, now, streams, violations),
         )
-        failed = watch.run(lambda: bool(stopped), seconds)
+        failed = watch.run(lambda: bool(endings.told), seconds)
         for why in failed:
             click.echo(f"kvwire: {why}", err=True)
         return _finish(watch.results(), lines, result, failed=bool(failed))
