@@ -10,7 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from kvwire.conclusion.diagnosis.residents import Residents
+from kvwire.conclusion.hearing import of_stream
 from kvwire.conclusion.result import Result
+from kvwire.history.timeline import Gap, build
 from kvwire.judges.verdict import Where
 from kvwire.trace.packed import digest
 from kvwire.trace.records import Record, Trace
@@ -243,53 +246,31 @@ def _counted(events: Sequence[Event]) -> Iterator[str]:
 def courses(trace: Trace) -> tuple[Course, ...]:
     """The course of every declared stream that sent anything."""
     begin = trace.records[0].t_ns if trace.records else 0
-    found = (_course(trace.records, info.name, begin) for info in trace.header.streams)
+    found = (_course(trace, info.name, begin) for info in trace.header.streams)
     return tuple(course for course in found if course.points)
 
 
-def _course(records: Sequence[Record], stream: str, begin: int) -> Course:
+def _course(trace: Trace, stream: str, begin: int) -> Course:
     points: list[Point] = []
     restarts: list[float] = []
     gaps: list[float] = []
-    resident: set[tuple[str | None, int, int]] = set()
-    last: dict[str, int] = {}
-    newest = -1
-    for record in records:
-        if record.stream != stream or not record.is_live or record.frames is None:
-            continue
-        live = split_live(record.frames)
-        if live is None:
-            continue
-        number, payload = live
-        after_s = (record.t_ns - begin) / 1e9
-        if number <= last.get(record.source, -1):
-            if newest >= last[record.source]:
+    for incarnation in build(of_stream(enumerate(trace.records), stream)).incarnations:
+        residents, lost = Residents(), False
+        for step in incarnation.steps():
+            if isinstance(step, Gap):
+                lost = step.first <= step.last
+                continue
+            after_s = (trace.records[step.record].t_ns - begin) / 1e9
+            if incarnation.index and step is incarnation.batches[0]:
                 restarts.append(after_s)
-            resident.clear()
-            newest = -1
-        last[record.source] = number
-        if number <= newest:
-            continue  # the other witness's copy
-        if 0 <= newest < number - 1:
-            gaps.append(after_s)
-        newest = number
-        for event in read(payload).events:
-            _apply(event, resident)
-        points.append(Point(after_s=after_s, number=number, resident=len(resident)))
-    step = max(1, len(points) // COURSE)
-    thinned = points[::step]
+            if lost:
+                gaps.append(after_s)
+            lost = False
+            for event in step.reading.events:
+                residents.take(event, step.number)
+            points.append(Point(after_s=after_s, number=step.number, resident=len(residents)))
+    step_by = max(1, len(points) // COURSE)
+    thinned = points[::step_by]
     if points and thinned[-1] is not points[-1]:
         thinned.append(points[-1])
     return Course(stream=stream, points=tuple(thinned), restarts=tuple(restarts), gaps=tuple(gaps))
-
-
-def _apply(event: Event, resident: set[tuple[str | None, int, int]]) -> None:
-    match event.kind:
-        case "stored":
-            resident.update((event.medium, event.group, value) for value in event.hashes)
-        case "removed":
-            resident.difference_update([(event.medium, event.group, value) for value in event.hashes])
-        case "cleared":
-            resident.clear()
-        case _:
-            pass

@@ -67,6 +67,15 @@ def test_media_are_counted_apart_and_together() -> None:
     assert (found.hits, found.anywhere) == ({"CPU": 4, "GPU": 2}, 4)
 
 
+def test_a_clear_of_one_medium_leaves_the_other() -> None:
+    story = engine(VLLM)
+    story.send({**stored("a", size=16, medium="CPU"), "block_hashes": HASHES, "token_ids": PROMPT})
+    story.send({**cleared(), "medium": "GPU"})
+    found = looked(story)
+    assert found.hits == {"CPU": 4}
+    assert [held.place.medium for held in found.blocks[0].held] == ["CPU"]
+
+
 def test_a_block_of_another_adapter_is_no_hit() -> None:
     story = engine(VLLM, lora_id=7, lora_name="adapter")
     assert looked(story).anywhere == 0

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kvwire.cache.chains import NOTHING, Text, Window, longer
+from kvwire.cache.ledger import ALL, Key, Location
 from kvwire.conclusion.diagnosis.recognition import Recognised, Recognition, seeded
+from kvwire.conclusion.diagnosis.residents import Residents
 from kvwire.conclusion.judging import records_of
 from kvwire.hashes.functions import NO_SCOPE, Block, Function, Scope, State
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.history.timeline import Batch, Gap, build
+from kvwire.judges.facts import cleared_by
 from kvwire.trace.records import StreamInfo, Trace
 from kvwire.wire.events import TWO_64, Event
 
@@ -23,17 +26,10 @@ KEPT = 262_144
 """How many hashes and prefixes are remembered, those least recently used forgotten first."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """A medium and a group."""
-
-    medium: str
-    group: int
-
-
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """A block that is resident: where, under which hash, and the number of the batch that stored it."""
 
-    place: Place
+    place: Location
     hash: int
     stored: int
 
@@ -78,19 +74,18 @@ class _Holder:
 
     def __init__(self, seeds: Iterable[str]) -> None:
         self.recognition = Recognition(seeds)
-        self.held: dict[Place, dict[int, int]] = {}
-        self.gone: Window[tuple[Place, int], _Gone] = Window(KEPT)
+        self.residents = Residents()
+        self.gone: Window[Key, _Gone] = Window(KEPT)
         self.prefixes: Window[Text, dict[int, Scope]] = Window(KEPT)
         self.chains: Window[int, Text] = Window(KEPT)
         self.sizes: dict[int, int] = {}
-        self.places: set[Place] = set()
         self.uncertain = ""
 
     def begin(self) -> None:
         """A new incarnation: what was held is gone, and numbers begin anew."""
         self.recognition.begin()
-        for kept in (self.held, self.sizes):
-            kept.clear()
+        self.residents = Residents()
+        self.sizes.clear()
         for window in (self.gone, self.prefixes, self.chains):
             window.clear()
         self.uncertain = ""
@@ -102,28 +97,18 @@ class _Holder:
             self.uncertain = f"numbers {numbers} were lost ({gap.attribution}): what they told is unknown"
 
     def batch(self, batch: Batch) -> None:
+        """What a batch stores, removes and clears."""
         for event in batch.reading.events:
-            if event.kind == "cleared":
-                for place, hashes in self.held.items():
-                    for value in hashes:
-                        self.gone.put((place, value), _Gone(batch.number, "cleared"))
-                self.held.clear()
+            if not event.sound:
+                continue
+            for key in self.residents.take(event, batch.number):
+                how = "removed" if event.kind == "removed" else "cleared"
+                self.gone.put(key, _Gone(batch.number, how))
+            if event.kind == "cleared" and cleared_by(event) == ALL:
                 self.uncertain = ""
-            elif event.sound and event.kind in ("stored", "removed"):
-                self._blocks(batch, event)
-
-    def _blocks(self, batch: Batch, event: Event) -> None:
-        place = Place(medium=event.medium or "GPU", group=event.group)
-        self.places.add(place)
-        hashes = self.held.setdefault(place, {})
-        for value in event.hashes:
-            if event.kind == "stored":
-                hashes[value] = batch.number
-            elif hashes.pop(value, None) is not None:
-                self.gone.put((place, value), _Gone(batch.number, "removed"))
-        if event.kind == "stored" and event.whole and not event.tokenless:
-            self.recognition.stored(batch.payload, event)
-            self._named(event)
+            if event.kind == "stored" and event.whole and not event.tokenless:
+                self.recognition.stored(batch.payload, event)
+                self._named(event)
 
     def _named(self, event: Event) -> None:
         self.sizes.setdefault(event.group, event.block_size or 0)
@@ -163,10 +148,11 @@ def lookup(
     size = block_size or holder.sizes.get(min(holder.sizes, default=0), 0)
     function = next(iter(holder.recognition.found()), None)
     blocks = _looked_up(holder, tokens, size, function, scope) if size else []
-    places = sorted({held.place for block in blocks for held in block.held})
+    places = sorted({held.place for block in blocks for held in block.held}, key=str)
     hits: dict[str, int] = {}
     for place in places:
-        hits[place.medium] = max(hits.get(place.medium, 0), _leading(blocks, place))
+        medium = str(place.medium)
+        hits[medium] = max(hits.get(medium, 0), _leading(blocks, place))
     return Lookup(
         stream=stream.name,
         block_size=size,
@@ -178,7 +164,7 @@ def lookup(
     )
 
 
-def _leading(blocks: Sequence[BlockLookup], place: Place | None) -> int:
+def _leading(blocks: Sequence[BlockLookup], place: Location | None) -> int:
     """How many blocks from the first on are held in a place; in any, if None."""
     count = 0
     for block in blocks:
@@ -206,7 +192,7 @@ def _looked_up(
         mine = [value for value, announced in names.items() if _fits(announced, scope)]
         held = [
             Held(place=place, hash=value, stored=hashes[value])
-            for place, hashes in sorted(holder.held.items())
+            for place, hashes in holder.residents.held.items()
             for value in mine
             if value in hashes
         ]
@@ -250,8 +236,8 @@ def _why(holder: _Holder, names: dict[int, Scope], mine: Sequence[int]) -> str:
     ends = [
         (gone, place)
         for value in mine
-        for place in holder.places
-        if (gone := holder.gone.get((place, value))) is not None
+        for place in holder.residents.held
+        if (gone := holder.gone.get(Key(place, value))) is not None
     ]
     if not ends:
         return "announced, and not resident now"

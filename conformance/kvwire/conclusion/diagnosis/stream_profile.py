@@ -9,6 +9,7 @@ import msgspec
 
 from kvwire.cache.chains import NOTHING, Text, Window, longer
 from kvwire.conclusion.diagnosis.recognition import Recognised, Recognition
+from kvwire.conclusion.diagnosis.residents import Residents, location_of
 from kvwire.hashes.keys import extra_keys
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.records import Record, StreamInfo, Trace
@@ -123,7 +124,7 @@ class Profiler:
         self._chains: Window[int, Text] = Window(KEPT)
         self._starts: Window[int, tuple[int, ...]] = Window(KEPT)
         self._known: OrderedDict[int, None] = OrderedDict()
-        self._resident: set[tuple[str | None, int, int]] = set()
+        self._residents = Residents()
         self._last: dict[str, int] = {}
         self._newest: int | None = None
         self._first_ns: int | None = None
@@ -183,7 +184,7 @@ class Profiler:
     def _restart(self) -> None:
         self._n["restarts"] += 1
         self._newest = None
-        self._resident.clear()
+        self._residents = Residents()
         self._chains.clear()
         self._known.clear()
         self._recognition.begin()
@@ -206,11 +207,9 @@ class Profiler:
                     self._stored(payload, event)
                 case "removed":
                     self._group(event).removed += len(event.hashes)
-                    self._resident.difference_update((event.medium, event.group, value) for value in event.hashes)
-                case "cleared":
-                    self._resident.clear()
                 case _:
                     pass
+            self._residents.take(event, self._newest or 0)
 
     def _group(self, event: Event) -> _Group:
         return self._groups.setdefault(event.group, _Group())
@@ -241,11 +240,8 @@ class Profiler:
         if event.mm_keys:
             for keys in event.mm_keys:
                 self._count("mm_keys", f"{len(keys)} items" if len(keys) != 1 else "1 item")
-        for value in event.hashes:
-            place = (event.medium, event.group, value)
-            self._n["twice"] += place in self._resident
-            if len(self._resident) < 8 * KEPT:
-                self._resident.add(place)
+        there = self._residents.held.get(location_of(event), {})
+        self._n["twice"] += sum(value in there for value in event.hashes)
         if event.tokenless:
             self._n["tokenless"] += 1
         if event.parent is None and not event.tokenless:
@@ -326,7 +322,7 @@ class Profiler:
             orphans=n["orphans"],
             twice=n["twice"],
             tokenless=n["tokenless"],
-            resident=len(self._resident),
+            resident=len(self._residents),
             replayed=len(self._replayed),
             replay_oldest=min(self._replayed, default=None),
             end_markers=n["ends"],
