@@ -15,7 +15,9 @@ from kvwire.trace.detail import Detail, SocketEvent, UnknownDetail
 from kvwire.trace.kinds import KINDS
 from kvwire.trace.marks import ProcessExit, ReplayRequest
 from kvwire.trace.records import Record, TraceError, told
+from kvwire.wire.projection import batch_projection
 
+EMPTY = batch_projection(0.0, [], None)
 SESSIONS = sorted((resources.vectors() / "session").glob("*.kvtrace"))
 
 
@@ -55,14 +57,16 @@ def test_the_source_tells_kinds_of_one_name_apart() -> None:
 
 
 def test_fields_that_a_kind_does_not_know_are_left() -> None:
-    assert read("stimulus", "cache", {"tokens": [1, "ab"], "later": [1]}).detail == CacheCall(tokens=(1, "ab"))
+    assert read("stimulus", "cache", {"tokens": [1, "ab" * 32], "later": [1]}).detail == CacheCall(
+        tokens=(1, "ab" * 32)
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "event", "detail", "found"),
     [
         ("stimulus", "replay-request", {"client": "replay-1"}, ReplayRequest(client="replay-1")),
-        ("stimulus", "publish", {"batch": {}, "accepted": True}, PublishCall(batch={}, accepted=True)),
+        ("stimulus", "publish", {"batch": EMPTY, "accepted": True}, PublishCall(batch=EMPTY, accepted=True)),
         ("stimulus", "start", {"bound": {"endpoint": "x"}}, StartCall(bound=BoundAt(endpoint="x"))),
         ("process", "exit", {"how": "signal 9"}, ProcessExit(how="signal 9")),
         ("monitor", "DISCONNECTED", {}, SocketEvent(event="DISCONNECTED", of="live-a")),
@@ -95,10 +99,10 @@ def test_a_field_of_a_wrong_type_is_named_with_its_line(
 
 
 def test_a_call_is_what_was_asked_for_and_then_what_was_answered() -> None:
-    call = BurstCall(batches=({}, {}))
-    assert call.arguments == {"batches": ({}, {})}
+    call = BurstCall(batches=(EMPTY, EMPTY))
+    assert call.arguments == {"batches": (EMPTY, EMPTY)}
     answered = call.answered({"accepted": [True, False], "blocked_us": [1, 2]})
-    assert answered == BurstCall(batches=({}, {}), accepted=(True, False), blocked_us=(1, 2))
+    assert answered == BurstCall(batches=(EMPTY, EMPTY), accepted=(True, False), blocked_us=(1, 2))
     assert [call.succeeded, *(call.answered({why: "no"}).succeeded for why in Call.__struct_fields__[1:])] == [
         True,
         False,

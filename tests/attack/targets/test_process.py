@@ -16,10 +16,12 @@ from kvwire.standard.protocol import Accepted, AdapterError, Bound, Cached, Fail
 from kvwire.trace.calls import BoundAt, CacheCall, FaultCall, PublishCall, ResetCall, StartCall, StatsCall, StopCall
 from kvwire.trace.marks import Noise, ProcessExit, Trouble
 from kvwire.trace.records import Record, Source
+from kvwire.wire.projection import batch_projection
 
 pytestmark = pytest.mark.network
 
 Adapt = Callable[..., AdapterProcess]
+EMPTY = batch_projection(0.0, [], None)
 
 LOOP = """
 import json, os, sys, time, signal
@@ -69,8 +71,8 @@ def test_every_verb_is_asked_answered_and_recorded(adapt: Adapt, recorder: Recor
     assert adapter.hello().implementation == "x"
     assert adapter.can == {"hello", "start", "stop"}
     assert adapter.start(Start(ring=5)) == Bound(endpoint="ipc:///tmp/none")
-    assert adapter.publish({"ts": {"bits": "00"}, "events": []}) == Accepted(accepted=True, blocked_us=7)
-    assert adapter.cache([1, "ab"], lora="7", salt="s", mm=[{"digest": "00"}]) == Cached()
+    assert adapter.publish(EMPTY) == Accepted(accepted=True, blocked_us=7)
+    assert adapter.cache([1, "ab" * 32], lora="7", salt="s", mm=[{"digest": "00"}]) == Cached()
     assert adapter.stats() == Stats(offered=3)
     assert adapter.resident().hashes == ["-5"]
     adapter.reset()
@@ -86,8 +88,8 @@ def test_every_verb_is_asked_answered_and_recorded(adapt: Adapt, recorder: Recor
     ]
     details = {r.event: r.detail for r in stimuli(recorder)}
     assert details["start"] == StartCall(ring=5, bound=BoundAt(endpoint="ipc:///tmp/none"))
-    assert details["publish"] == PublishCall(batch={"ts": {"bits": "00"}, "events": []}, accepted=True, blocked_us=7)
-    assert details["cache"] == CacheCall(tokens=(1, "ab"), lora="7", salt="s", mm=({"digest": "00"},))
+    assert details["publish"] == PublishCall(batch=EMPTY, accepted=True, blocked_us=7)
+    assert details["cache"] == CacheCall(tokens=(1, "ab" * 32), lora="7", salt="s", mm=({"digest": "00"},))
     assert details["fault"] == FaultCall(kind="encode", unsupported="fault")
     process = [r for r in recorder.records if r.source == Source.PROCESS]
     assert [r.event for r in process] == ["start", "exit"]
@@ -250,11 +252,11 @@ def counted(adapter: AdapterProcess) -> list[tuple[int | None, int | None]]:
     found = []
     for step in (
         lambda: adapter.start(Start()),
-        lambda: adapter.publish({"events": []}),
-        lambda: adapter.burst([{}, {}, {}]),
+        lambda: adapter.publish(EMPTY),
+        lambda: adapter.burst([EMPTY, EMPTY, EMPTY]),
         adapter.stop,
         lambda: adapter.start(Start()),
-        lambda: adapter.publish({"events": []}),
+        lambda: adapter.publish(EMPTY),
         adapter.restart,
     ):
         step()
