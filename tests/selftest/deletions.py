@@ -1,10 +1,10 @@
 """Which line of a judge could be deleted and no test would notice? A pytest plugin; it gates nothing.
 
-``tox -e deletions [-- conformance/kvwire/judges/chain.py …]``. The tests run once and it is noted which line each of
-them reaches. Then every statement in a function is deleted, one at a time, in a process of its own (a fork, so that
-nothing is imported again), and the tests that reach it run, the shortest first, until one fails. What is left are
-statements that no test reaches, and statements without which all is the same: each is a test that is missing, a line
-that is not needed, or one of those that only make things faster, and the last are worth a word beside them.
+``tox -e deletions [-- --delete-in conformance/kvwire/judges/chain.py …]``. The tests run once and it is noted which line
+each of them reaches. Then every statement in a function is deleted, one at a time, in a process of its own (a fork, so
+that nothing is imported again), and the tests that reach it run, those of its chapter first, until one fails. What is
+left are statements that no test reaches, and statements without which all is the same: each is a test that is missing,
+a line that is not needed, or one of those that only make things faster.
 
 A condition counts as two: a branch that is never taken, and one that always is.
 """
@@ -175,6 +175,11 @@ def measure(session: pytest.Session, files: Sequence[Path]) -> Reached:
     return reached
 
 
+def far(item: pytest.Item, file: Path) -> bool:
+    """Whether a test is not one of the file's own, which would notice first."""
+    return file.stem not in item.path.stem and file.parent.name not in (item.path.parent.name, item.path.stem)
+
+
 def attempt(session: pytest.Session, deletion: Deletion, chosen: Sequence[int], seconds: float) -> int:
     """In a child: how the tests end without the statement."""
     if not apply(deletion):
@@ -235,7 +240,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     print(flush=True)
     for file in files:
         for deletion in deletions(file):
-            chosen = sorted(reached.items[str(file), deletion.line], key=reached.seconds.__getitem__)
+            chosen = sorted(
+                reached.items[str(file), deletion.line], key=lambda i: (far(session.items[i], file), reached.seconds[i])
+            )
             if not chosen:
                 counts["reached by no test"] += 1
                 tell(deletion, "reached by no test")
