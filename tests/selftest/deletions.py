@@ -1,6 +1,6 @@
 """Which line of a judge could be deleted and no test would notice? A pytest plugin; it gates nothing.
 
-``tox -e deletions [-- --delete-in conformance/kvwire/judges/chain.py …]``. The tests run once and it is noted which line
+``tox -e deletions [-- --delete-in conformance/kvwire/judges …]``. The tests run once and it is noted which line
 each of them reaches. Then every statement in a function is deleted, one at a time, in a process of its own (a fork, so
 that nothing is imported again), and the tests that reach it run, those of its chapter first, until one fails. What is
 left are statements that no test reaches, and statements without which all is the same: each is a test that is missing,
