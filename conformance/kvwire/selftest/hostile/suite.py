@@ -91,14 +91,9 @@ def page(found: Sequence[Row]) -> str:
         lines = [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in cells]
         lines.insert(1, f"| {' | '.join('-' * width for width in widths)} |")
         parts.append(f"## {on}\n\n" + "\n".join(lines) + "\n")
-        parts += [
-            f"`{row.attack.name}`: {row.attack.argued}\n" for row in found if row.attack.on == on and _argues(row)
-        ]
+        argued = (row.attack for row in found if row.attack.on == on and row.attack.argued)
+        parts += [f"`{attack.name}`: {attack.argued}\n" for attack in argued]
     return "\n".join(parts)
-
-
-def _argues(row: Row) -> bool:
-    return bool(row.attack.argued)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
