@@ -102,3 +102,33 @@ def fuzz(names: tuple[str, ...], seconds: float, seed: int, keep: Path | None) -
                 keep.mkdir(parents=True, exist_ok=True)
                 (keep / f"{name}-{found.seed}-{found.number}").write_bytes(found.content)
     return Exit.NOT_CONFORMANT if bad else Exit.CONFORMANT
+
+
+@selftest.command()
+@click.option("--quick", is_flag=True, help="Only those that take little time.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this attack, or all on this sort; repeatable.")
+@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the page there.")
+def hostile(*, quick: bool, only: tuple[str, ...], markdown: Path | None) -> int:
+    """Attack kvwire and see whether its bounds hold: time, memory of all processes, exit code, what it says.
+
+    NAME is an attack, or what attacks: publisher, replay, adapter, file, statement, argument, signal, output, client.
+    Ends with 1 when one bound broke.
+    """
+    from kvwire.selftest.hostile.catalog import ATTACKS
+    from kvwire.selftest.hostile.suite import page, rows, told
+
+    names = {attack.name for attack in ATTACKS} | {attack.on for attack in ATTACKS}
+    if unknown := [name for name in only if name not in names]:
+        raise click.UsageError(f"no attack {unknown[0]!r}; there are {', '.join(sorted(names))}")
+    wanted = [
+        attack for attack in ATTACKS if (attack.quick or not quick) and (not only or {attack.name, attack.on} & {*only})
+    ]
+    found = []
+    for row in rows(wanted):
+        click.echo(told(row))
+        found.append(row)
+    if markdown is not None:
+        markdown.write_text(page(found), encoding="utf-8")
+    broken = sum(bool(row.broken) for row in found)
+    click.echo(f"{len(found)} attacks, {broken} broken")
+    return Exit.NOT_CONFORMANT if broken else Exit.CONFORMANT
