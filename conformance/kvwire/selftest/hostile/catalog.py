@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from kvwire.selftest.hostile.bench import Attack
-from kvwire.selftest.hostile.rows import adapters, files
+from kvwire.selftest.hostile.rows import adapters, files, publishers, replays
 
-ATTACKS: tuple[Attack, ...] = (*adapters.ATTACKS, *files.ATTACKS)
+ATTACKS: tuple[Attack, ...] = (*publishers.ATTACKS, *replays.ATTACKS, *adapters.ATTACKS, *files.ATTACKS)
