@@ -77,12 +77,13 @@ def compare(before: str, after: str, folders: tuple[Path, ...]) -> int:
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="For each target (10).")
 @click.option("--seed", type=int, default=1, help="Another seed gives other inputs (1).")
+@click.option("--inputs", type=click.IntRange(min=1), help="So many inputs of each target at most, and no more.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Put inputs that were met badly here.")
-def fuzz(names: tuple[str, ...], seconds: float, seed: int, keep: Path | None) -> int:
+def fuzz(names: tuple[str, ...], seconds: float, seed: int, inputs: int | None, keep: Path | None) -> int:
     """Feed mutated data to everything that reads what strangers wrote; ends with 1 when something has no clear error.
 
-    TARGET is one of payload, trace, result, statement, expected-failures, expectation and vectors; all of them if none
-    is named.
+    TARGET is one of payload, trace, container, compressed, capture, scrub, result, statement, expected-failures,
+    expectation, vectors, answers, replay-client, consumer, router and target; all of them if none is named.
     """
     from kvwire.selftest.fuzz import TARGETS, Finding
     from kvwire.selftest.fuzz import fuzz as run
@@ -92,7 +93,7 @@ def fuzz(names: tuple[str, ...], seconds: float, seed: int, keep: Path | None) -
         raise click.UsageError(f"no target {unknown[0]!r}; there are {', '.join(known)}")
     bad = 0
     for name in names or known:
-        for found in run(known[name], seed, seconds):
+        for found in run(known[name], seed, seconds, at_most=inputs):
             if not isinstance(found, Finding):
                 click.echo(f"{name}: {found} inputs")
                 continue

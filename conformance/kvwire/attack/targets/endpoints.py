@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from kvwire.attack.targets.target import TargetError
 from kvwire.wire.endpoint_rules import IPC_BYTES, PORT_MAX, WILDCARDS, connectable
 
@@ -21,7 +23,7 @@ def check(endpoint: str, where: str, *, binds: bool = False) -> None:
     if scheme == "ipc":
         if not rest:
             raise TargetError(f"{where}: endpoint {endpoint!r} has no path; write ipc:///path/of/the/socket")
-        if len(rest.encode()) > IPC_BYTES:
+        if len(os.fsencode(rest)) > IPC_BYTES:
             raise TargetError(f"{where}: endpoint {endpoint!r}: the path has more than {IPC_BYTES} bytes")
         return
     host, port = _split(rest)
