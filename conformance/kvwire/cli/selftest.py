@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.selftest import compare as comparing
 from kvwire.selftest.compare import EXAMPLES, CompareError
@@ -52,24 +53,22 @@ def compare(before: str, after: str, folders: tuple[Path, ...]) -> int:
         result = comparing.compare(home, before, after, [*stored, *folders])
     except CompareError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(f"{result.traces} traces, {result.outcomes} outcomes, judged by {before} and {after}")
+    say(f"{result.traces} traces, {result.outcomes} outcomes, judged by {before} and {after}")
     for title, only in ((before, result.only_before), (after, result.only_after)):
         if only:
             fields = ", ".join(f"{field} ×{count}" for field, count in only.items())
-            click.echo(f"fields that {title} alone knows, not compared: {fields}")
+            say(f"fields that {title} alone knows, not compared: {fields}")
     if not result.differences:
-        click.echo(f"no difference: sha256 {result.digests[0]}")
+        say(f"no difference: sha256 {result.digests[0]}")
         return Exit.CONFORMANT
     shown: Counter[str] = Counter()
     for difference in result.differences:
         shown[difference.trace] += 1
         if shown[difference.trace] <= EXAMPLES:
-            click.echo(
-                f"{difference.trace}: {difference.line}: {difference.field}: {difference.before} → {difference.after}"
-            )
+            say(f"{difference.trace}: {difference.line}: {difference.field}: {difference.before} → {difference.after}")
         elif shown[difference.trace] == EXAMPLES + 1:
-            click.echo(f"{difference.trace}: … more")
-    click.echo(f"{len(result.differences)} differences in {len(shown)} of {result.traces} traces")
+            say(f"{difference.trace}: … more")
+    say(f"{len(result.differences)} differences in {len(shown)} of {result.traces} traces")
     return Exit.NOT_CONFORMANT
 
 
@@ -95,10 +94,10 @@ def fuzz(names: tuple[str, ...], seconds: float, seed: int, inputs: int | None, 
     for name in names or known:
         for found in run(known[name], seed, seconds, at_most=inputs):
             if not isinstance(found, Finding):
-                click.echo(f"{name}: {found} inputs")
+                say(f"{name}: {found} inputs")
                 continue
             bad += 1
-            click.echo(f"{name}, seed {found.seed}, number {found.number}: {found.what} in {found.where}")
+            say(f"{name}, seed {found.seed}, number {found.number}: {found.what} in {found.where}")
             if keep is not None:
                 keep.mkdir(parents=True, exist_ok=True)
                 (keep / f"{name}-{found.seed}-{found.number}").write_bytes(found.content)
