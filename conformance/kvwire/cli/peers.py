@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kvwire.cli.screen import say, say_json, wrote
+from kvwire.cli.screen import Screen, say, say_json, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
@@ -166,7 +166,6 @@ def _reports(chosen: Sequence[Mutant], as_json: bool) -> None:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -174,7 +173,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(name, no_wrap=name in ("mutant", "peer", "breaks", "report", "sentence"), overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Screen().print(table)
 
 
 def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from kvwire.cli.peers import honest, mutants, serve
 from kvwire.cli.record import record_command
 from kvwire.cli.recordings import convert, scrub, verify
 from kvwire.cli.report import report_command
-from kvwire.cli.screen import say, say_json
+from kvwire.cli.screen import Screen, say, say_json
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
@@ -69,7 +69,6 @@ def list_command(
     as_json: bool,
 ) -> None:
     """List the sentences of the standard, or those of these ids and areas such as SEQ."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -101,7 +100,7 @@ def list_command(
         text = row.sentence if not (not_judged and reason) else f"{row.sentence} ({reason})"
         wanted = () if held is None else (next((at for at in LEVELS if row.id in held.conclusive[at]), "–"),)
         table.add_row(row.id, row.level, row.binds, row.status, *wanted, Text(text))
-    Console().print(table)
+    Screen().print(table)
 
 
 @main.command()

@@ -17,10 +17,18 @@ from kvwire.report.faces import COLUMNS
 from kvwire.report.visible import ascii_json, visible
 
 
+class Screen(Console):
+    """A console that does not end the process by itself: rich's own exit code would be *not conformant*."""
+
+    def on_broken_pipe(self) -> None:
+        """Its reader has left."""
+        raise BrokenPipeError
+
+
 def screen() -> Console:
     """Standard output; a pipe has no width, and lines that are broken in it are hard to search."""
-    console = Console(soft_wrap=False)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(soft_wrap=False, width=COLUMNS)
+    console = Screen(soft_wrap=False)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Screen(soft_wrap=False, width=COLUMNS)
 
 
 def say(text: str, *, err: bool = False) -> None:

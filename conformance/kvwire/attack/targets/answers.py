@@ -39,12 +39,9 @@ def unreadable(line: bytes, number: int) -> str:
     try:
         reading.json(msgspec.json.decode, line)
     except msgspec.MsgspecError as error:
-        try:
-            line.decode()
-            lone = re.search(rb"\\u[dD][89a-fA-F]", line) is not None and "malformed" not in str(error)
-        except UnicodeDecodeError:
-            return "it is not UTF-8"
-        return f"{error} (half of a surrogate pair?)" if lone else str(error)
+        if re.search(rb"\\u[dD][89a-fA-F]", line) and "malformed: invalid character" not in str(error):
+            return "it holds half of a surrogate pair"
+        return str(error)
     return ""
 
 

@@ -14,6 +14,8 @@ def check(endpoint: str, where: str, *, binds: bool = False) -> None:
     Raises:
         TargetError: the message names the endpoint and begins with ``where``.
     """
+    if odd := next((character for character in endpoint if not character.isprintable()), None):
+        raise TargetError(f"{where}: endpoint {endpoint!r} holds {odd!r}, which no endpoint has")
     scheme, separator, rest = endpoint.partition("://")
     if not separator or scheme not in ("tcp", "ipc"):
         raise TargetError(
