@@ -281,22 +281,28 @@ class Recorder:
         self.pump()  # what came before the stimulus stands before it
         asked_ns = time.monotonic_ns()
         answer: dict[str, Any] = {}
+        told = call
         try:
             yield answer
+            told = call.answered(answer)
         except Refused as refusal:
-            answer = {"refused": str(refusal)}
+            told = call.answered({"refused": str(refusal)})
             raise
         except Unsupported:
-            answer = {"unsupported": call.event}
+            told = call.answered({"unsupported": call.event})
             raise
         except AdapterError as error:
-            answer = {"error": str(error)}
+            told = call.answered({"error": str(error)})
             raise
+        except msgspec.ValidationError as error:
+            said = f"its answer to `{call.event}` does not fit what was asked: {error}"
+            told = call.answered({"error": said})
+            raise AdapterError(said) from None
         except KeyboardInterrupt:
-            answer = {"error": "interrupted"}
+            told = call.answered({"error": "interrupted"})
             raise
         finally:
-            self.note(call.answered(answer), stream, t_ns=asked_ns)
+            self.note(told, stream, t_ns=asked_ns)
 
     @contextmanager
     def surviving(self, *requirements: str) -> Iterator[None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from kvwire.cli.screen import say, say_json
 from kvwire.hashes.functions import QUALIFIED, TRUE, Block, Function, Scope, State, named
 from kvwire_reference import hashing
 from kvwire_reference.hashing import Algorithm, ChainState, RangeError, Token
@@ -160,10 +161,10 @@ def _foreign(
         found[function.name] = list(foreign(function, tokens, block_size, state, _unsigned(parent)))
     alike = all(blocks == next(iter(found.values())) for blocks in found.values())
     if not alike:
-        click.echo(f"{label} does not say how extra keys enter: both ways follow", err=True)
+        say(f"{label} does not say how extra keys enter: both ways follow", err=True)
     for name, blocks in list(found.items())[: 1 if alike else None]:
         for block in blocks:
-            click.echo(msgspec.json.encode(block if alike else msgspec.structs.replace(block, algorithm=name)))
+            say_json(block if alike else msgspec.structs.replace(block, algorithm=name))
 
 
 def _unsigned(parent: int | None) -> int | None:
@@ -185,11 +186,11 @@ def _both(tokens: list[Token], block_size: int, starts: list[ChainState]) -> Non
     for name, state in zip(WIDTHS, starts, strict=True):
         try:
             for block in list(hashed(name, tokens, block_size, state, truncated=True)):
-                click.echo(msgspec.json.encode(msgspec.structs.replace(block, algorithm=name)))
+                say_json(msgspec.structs.replace(block, algorithm=name))
         except RangeError as error:
             if name == WIDTHS[-1]:
                 raise
-            click.echo(f"{name} cannot be: {error}", err=True)
+            say(f"{name} cannot be: {error}", err=True)
 
 
 @click.command("hash")
@@ -236,7 +237,7 @@ def hash_command(
         scope = hashing.salt_id(salt) if salt is not None else salt_id
         if algorithm == BARE:
             why = "does not say whether a token has four bytes or eight: both follow"
-            click.echo(f"{BARE} {why}; a consumer settles on the one that reproduces the first root block", err=True)
+            say(f"{BARE} {why}; a consumer settles on the one that reproduces the first root block", err=True)
             _both(
                 parse_tokens(tokens), block_size, [_start(name, lora_id, scope, parent, parent_key) for name in WIDTHS]
             )
@@ -244,6 +245,6 @@ def hash_command(
         state = _start(algorithm, lora_id, scope, parent, parent_key)
         truncated = not algorithm.startswith("v2_sha256/")
         for block in hashed(algorithm, parse_tokens(tokens), block_size, state, truncated=truncated):
-            click.echo(msgspec.json.encode(block))
+            say_json(block)
     except RangeError as error:
         raise click.UsageError(str(error)) from None

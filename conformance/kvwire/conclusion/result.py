@@ -11,6 +11,7 @@ import msgspec
 
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Finding, Verdict
+from kvwire.standard import reading
 from kvwire.standard.registry import ControlLevel
 from kvwire.trace.planned import Left
 
@@ -233,7 +234,7 @@ def parse(raw: bytes) -> Result:
     lines: list[Line] = []
     for number, text in enumerate(raw.splitlines(), 1):
         try:
-            lines.append(decoder.decode(text))
+            lines.append(reading.json(decoder.decode, text))
         except msgspec.MsgspecError as error:
             raise ResultError(f"line {number}: not of a result stream ({error}); write one with `--json`") from None
 

@@ -5,6 +5,7 @@ It loads nothing from anywhere. Without script all of it is there; script only f
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -115,22 +116,30 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING = Recorded(at={}, courses=())
 
 
-def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
-    """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
-
-    ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
-    """
-    environment = Environment(
+@functools.cache
+def _environment() -> Environment:
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
+    """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
+
+    ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
+    """
     beside = list(recorded) or [NOTHING] * len(reports)
     pages = [_page(f"r{at}", *pair) for at, pair in enumerate(zip(reports, beside, strict=True), 1)]
-    return environment.get_template("report.html.j2").render(
-        pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+        )
     )
 
 

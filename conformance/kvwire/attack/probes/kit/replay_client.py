@@ -84,6 +84,10 @@ class Client:
         self.heard_at = time.monotonic()
         self._at = 0
 
+    def begin(self, requests: list[Request]) -> None:
+        """Nothing came yet, and these are what was asked."""
+        self.requests, self._at = requests, 0
+
     @property
     def over(self) -> bool:
         """Whether every request has its outcome."""
