@@ -30,6 +30,8 @@ SEEDS = ("42", *(str(n) for n in range(100) if n != 42), "123", "1234", "12345",
 PARTS = (16, 1, 8, 32, 64, 128, 256, 4, 2, 512)
 """Sizes of smaller blocks that are tried, in tokens, the likeliest first."""
 _SEEDED: dict[str, Callable[[Any], bytes]] = {"x-vllm-sha256-cbor": canonical, "x-vllm-sha256": pickled}
+SEEDABLE = tuple(function for function in TRUE if function.label in _SEEDED)
+"""The functions that a PYTHONHASHSEED enters."""
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,9 +146,7 @@ class Recognition:
                 if self._try(candidate, block, value, scopes):
                     self._candidates.append(candidate)
                     return
-        for function in TRUE:
-            if function.label not in _SEEDED:
-                continue
+        for function in SEEDABLE:
             for seed in self._seeds:
                 if (function.name, seed) in known:
                     continue
