@@ -10,6 +10,7 @@ import msgspec
 from kvwire.cache.chains import NOTHING, Text, Window, longer
 from kvwire.conclusion.diagnosis.recognition import Recognised, Recognition
 from kvwire.conclusion.diagnosis.residents import Residents, location_of
+from kvwire.hashes.functions import Scope
 from kvwire.hashes.keys import extra_keys
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.records import Record, StreamInfo, Trace
@@ -43,7 +44,10 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Prefix(msgspec.Struct, frozen=True, kw_only=True):
-    """A prefix of tokens that was announced: the hash of its last block, how the store tells its scope, its tokens."""
+    """A prefix of tokens that was announced: the hash of its last block, how the store tells its scope, its tokens.
+
+    ``salt`` is the scope tag, or the id of a salt in clear; ``mm`` the multimodal keys of its last block.
+    """
 
     hash: int
     tokens: int
@@ -52,6 +56,8 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
     lora_name: str | None
     extra: str
     first: tuple[int, ...]
+    salt: str = ""
+    mm: str = ""
 
 
 class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -277,6 +283,8 @@ class Profiler:
                     lora_name=event.lora_name,
                     extra="absent" if extras is None else repr(extras[index]),
                     first=shown,
+                    salt=_salt(event),
+                    mm=_mm(event, index),
                 )
             if len(self.prefixes) > KEPT:
                 self.prefixes.popitem(last=False)
@@ -350,6 +358,18 @@ class _Group:
             stored=self.stored,
             removed=self.removed,
         )
+
+
+def _salt(event: Event) -> str:
+    if event.scope is not None:
+        return f"scope {event.scope}"
+    return "" if event.cache_salt is None else f"salt id {Scope(salt=event.cache_salt).salt_id:016x}"
+
+
+def _mm(event: Event, index: int) -> str:
+    if not event.mm_keys or index >= len(event.mm_keys):
+        return ""
+    return ", ".join(f"{digest.hex()[:16]}… at {offset}" for digest, offset in event.mm_keys[index])
 
 
 def _shapes(extras: tuple[tuple[object, ...] | None, ...] | None) -> Iterable[str]:
