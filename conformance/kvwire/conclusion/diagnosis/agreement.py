@@ -30,7 +30,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     why: list[str]
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+class Agreement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="agreement"):
     """Two streams side by side: how many prefixes each announced, how many both did, and of these how many alike."""
 
     streams: tuple[str, str]

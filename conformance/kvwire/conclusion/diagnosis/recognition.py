@@ -21,6 +21,8 @@ from kvwire.wire.events import TWO_64, Event
 
 ENOUGH = 64
 """After so many blocks a function that gives none of them is given up, once another gives some."""
+HURRIED = 8
+"""After so many where time is short."""
 SEARCH = 1_000_000
 """How many tokens are hashed at most in the search; then only what gave something goes on."""
 GUESSED = 32
@@ -79,11 +81,13 @@ def seeded(function: Function, seed: str) -> Function:
 class Recognition:
     """The functions of one stream. Memory: states of the most recently used hashes, for each candidate."""
 
-    def __init__(self, seeds: Iterable[str] = ()) -> None:
+    def __init__(self, seeds: Iterable[str] = (), *, hurried: bool = False) -> None:
+        self._enough, self._guesses = (HURRIED, 2) if hurried else (ENOUGH, GUESSED)
         self._seeds = tuple(dict.fromkeys((*seeds, *SEEDS)))
         self._candidates = [_Candidate(function) for function in (*TRUE, *MISTAKES)]
         self._left = SEARCH
         self._guessed = 0
+        self._narrowed = False
         self.blocks = 0
         """Blocks with tokens that were looked at."""
 
@@ -110,9 +114,10 @@ class Recognition:
             self.blocks += 1
             found = [self._try(candidate, block, value, scopes) for candidate in self._candidates]
             if parent is None and not any(found):
+                self._widen(block, value, scopes)
                 self._guess(block, value, scopes)
             parent = value
-        if self.blocks >= ENOUGH or self._left <= 0:
+        if self.blocks >= self._enough or self._left <= 0:
             self._narrow()
 
     def _try(self, candidate: _Candidate, block: Block, value: int, scopes: Sequence[Scope]) -> bool:
@@ -135,7 +140,7 @@ class Recognition:
 
     def _guess(self, block: Block, value: int, scopes: Sequence[Scope]) -> None:
         """Look for a seed, or a size of smaller blocks, that gives the hash of a first block."""
-        if self._guessed >= GUESSED:
+        if self._guessed >= self._guesses:
             return
         self._guessed += 1
         known = {(candidate.function.name, candidate.seed) for candidate in self._candidates}
@@ -155,7 +160,18 @@ class Recognition:
                     self._candidates.append(candidate)
                     return
 
+    def _widen(self, block: Block, value: int, scopes: Sequence[Scope]) -> None:
+        """Look for another function where those that gave hashes do not give a first block: it may have changed."""
+        if not self._narrowed or self._left <= 0:
+            return
+        known = {candidate.function.name for candidate in self._candidates}
+        more = [_Candidate(function) for function in TRUE if function.name not in known]
+        for candidate in more:
+            candidate.tried = self.blocks - 1
+        self._candidates += [candidate for candidate in more if self._try(candidate, block, value, scopes)]
+
     def _narrow(self) -> None:
+        self._narrowed = True
         if any(candidate.blocks for candidate in self._candidates):
             self._candidates = [candidate for candidate in self._candidates if candidate.blocks]
         elif self._left <= 0:
