@@ -19,6 +19,7 @@ from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Finding, Verdict
 from kvwire.report.console import MARKS, PROBLEMS, WORST, place
 from kvwire.report.evidence import Course, Evidence
+from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
 from kvwire.report.words import counted, short, singular
 
@@ -99,6 +100,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     report: Result
     tone: str
     said: tuple[str, ...]
+    causes: tuple[str, ...]
+    profiles: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     counts: tuple[tuple[Verdict, int], ...]
     open: tuple[Reason, ...]
     sentences: tuple[Sentence, ...]
@@ -157,6 +160,8 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
             for case in cases(report)
             if case.name == RUN and case.standing is not Standing.PASSED and case.message != summary.headline
         ),
+        causes=tuple(causes(report)),
+        profiles=tuple((one.name, tuple(lines(one))) for one in shown(report)[:SHOWN]),
         counts=tuple((verdict, counts[verdict]) for verdict in MARKS if counts[verdict]),
         open=tuple(_open(report)),
         sentences=sentences,
