@@ -21,7 +21,8 @@ from kvwire.cli.judging import (
 from kvwire.cli.screen import Growing, say, screen, wrote
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, Tally, answers, default_workers, ended, line, read
+from kvwire.recordings.judging import Answer, ended, line, read
+from kvwire.recordings.many import Tally, answers, default_workers
 from kvwire.recordings.units import Unit, units
 from kvwire.report.faces import face, print_to
 from kvwire.report.recordings import row, totals

@@ -20,7 +20,8 @@ from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Recording, Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, Tally, dumped, line
+from kvwire.recordings.judging import Answer, dumped, line
+from kvwire.recordings.many import Tally
 from kvwire.report.visible import visible
 from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError

@@ -10,7 +10,8 @@ from kvwire.conclusion import expected_failures, provenance, result
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.result import Outcome, Recording, Result, ResultError, Total
 from kvwire.conclusion.summary import Wanted
-from kvwire.recordings.judging import Answer, Asked, Tally, answer, dumped, line
+from kvwire.recordings.judging import Answer, Asked, answer, dumped, line
+from kvwire.recordings.many import Tally
 from kvwire.recordings.units import Unit
 from kvwire.standard import reading
 
