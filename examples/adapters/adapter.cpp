@@ -1,6 +1,6 @@
 // A small publisher of KV-cache events over libzmq, and the whole adapter that drives it.
 //
-//     g++ -std=c++17 -O1 adapter.cpp -lzmq -o adapter        (Debian: libzmq3-dev nlohmann-json3-dev)
+//     g++ -std=c++17 adapter.cpp -lzmq -o adapter        (Debian: libzmq3-dev nlohmann-json3-dev)
 //     kvwire check 'exec:./adapter'
 
 #include <fcntl.h>
