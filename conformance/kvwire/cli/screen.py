@@ -11,5 +11,7 @@ from kvwire.report.faces import COLUMNS
 
 def screen() -> Console:
     """Standard output; a pipe has no width, and lines that are broken in it are hard to search."""
-    console = Console(soft_wrap=False)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(soft_wrap=False, width=COLUMNS)
+    console = Console(soft_wrap=False, highlight=False)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(soft_wrap=False, highlight=False, width=COLUMNS)
