@@ -46,11 +46,11 @@ TELL_RECORDS = 5000
     "ports",
     multiple=True,
     metavar="PORT[:REPLAY]",
-    help="Of a packet capture: a publish port, and its replay port; nothing else is read then. Repeatable.",
+    help="Of a capture: read these ports only; repeatable.",
 )
-@click.option("--topic", help="Of a packet capture: the topic that the publisher declares.")
+@click.option("--topic", metavar="TEXT", help="Of a capture: the topic that is declared.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Judge several recordings by so many processes (one a processor)."
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes for several recordings (one a core)."
 )
 def judge_command(
     paths: tuple[Path, ...],
@@ -61,13 +61,11 @@ def judge_command(
 ) -> int:
     """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
 
-    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap), a packet capture (pcap, pcapng) of a publisher's ports as
-    `tcpdump -s 0 -w kv.pcap port 5557` makes it, or a folder of them. A capture is judged passively; publish and replay
-    ports are found by what is spoken there, and --port names them where too little shows it.
+    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap), a packet capture (pcap, pcapng) of a publisher's ports, or a
+    folder of them. A capture is judged passively; what is spoken at a port says which it is, or --port.
 
     Several give one result stream, in the order in which they are named, and one line each; the parts of one recording
-    (FILE.0001 …) are judged as one. One that cannot be read, or whose worker dies, is an error that is named, and the
-    others are judged all the same.
+    (FILE.0001 …) are judged as one. What cannot be read is an error that is named, and the others are judged.
 
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """

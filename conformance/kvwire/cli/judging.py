@@ -76,25 +76,23 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
 
     for option in reversed(
         (
-            click.option("--json", type=FILE, help="Write the result stream (NDJSON) to this file."),
-            click.option("--html", type=FILE, help="Write a page with all evidence to this file."),
-            click.option("--junit", type=FILE, help="Write JUnit XML to this file."),
-            click.option("--markdown", type=FILE, help="Write Markdown, as for a job's summary, to this file."),
-            click.option("--badge", type=FILE, help="Write the JSON of an endpoint badge to this file."),
-            click.option("--github", is_flag=True, help="Print annotations as GitHub's workflow commands too."),
-            click.option("--profile", help="Hold it to this profile: core, replay, ranks, …; `ranks+replay` is both."),
-            click.option(
-                "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
-            ),
+            click.option("--json", type=FILE, help="Write the result stream (NDJSON) there."),
+            click.option("--html", type=FILE, help="Write a page with all evidence there."),
+            click.option("--junit", type=FILE, help="Write JUnit XML there."),
+            click.option("--markdown", type=FILE, help="Write Markdown, as for a job's summary."),
+            click.option("--badge", type=FILE, help="Write the JSON of an endpoint badge there."),
+            click.option("--github", is_flag=True, help="Print GitHub's workflow commands too."),
+            click.option("--profile", metavar="NAME", help="core, replay, ranks, …; `ranks+replay` is both."),
+            click.option("--only", multiple=True, metavar="ID", help="This sentence or area (SEQ) only; repeatable."),
             click.option(
                 "--expected-failures",
                 "expected",
                 type=FILE,
-                help="What is known to be broken does not count (a TOML file, see `kvwire baseline`).",
+                help="What it expects does not count: `kvwire baseline`.",
             ),
             click.option("--strict", is_flag=True, help="A warning is a failure."),
             click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
-            click.option("--quiet", is_flag=True, help="No report; the exit code and the files say it all."),
+            click.option("--quiet", is_flag=True, help="No report: exit code and files say it all."),
             click.option("--verbose", "-v", is_flag=True, help="A row for each sentence and stream besides."),
         )
     ):

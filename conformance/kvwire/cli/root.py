@@ -17,7 +17,9 @@ import click
 
 from kvwire.cli.baseline import baseline
 from kvwire.cli.check import check
+from kvwire.cli.completion import completion
 from kvwire.cli.doctor import doctor
+from kvwire.cli.examples import show
 from kvwire.cli.hash import hash_command
 from kvwire.cli.judge import judge_command
 from kvwire.cli.lookup import lookup_command
@@ -43,13 +45,12 @@ def main() -> None:
     """Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
 
     \b
-    kvwire check                                  the reference publisher
-    kvwire check 'zmq:tcp://HOST:PORT'            a running publisher, listening only
-    kvwire check 'exec:COMMAND'                   a publisher behind an adapter
-    kvwire explain SEQ-004                        one sentence, and what decides it
+    kvwire check                             the reference publisher
+    kvwire check 'zmq:tcp://HOST:PORT'       a running publisher, listening only
+    kvwire check 'exec:COMMAND'              a publisher behind an adapter
+    kvwire doctor 'zmq:tcp://HOST:PORT'      what is on the stream?
 
-    Exit codes: 0 conformant at this level (or nothing broken, where a run makes no claim), 1 not conformant, 2 usage,
-    3 inconclusive, 4 error, 130 interrupted.
+    Exit codes: 0 nothing broken was seen, 1 not conformant, 2 usage, 3 inconclusive, 4 error, 130 interrupted.
     """  # noqa: D301 - click reads the \b
 
 
@@ -133,6 +134,8 @@ main.add_command(honest)
 main.add_command(spec)
 main.add_command(vectors)
 main.add_command(selftest)
+main.add_command(completion)
+show(main)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

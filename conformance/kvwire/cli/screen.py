@@ -27,8 +27,10 @@ class Screen(Console):
 
 def screen() -> Console:
     """Standard output; a pipe has no width, and lines that are broken in it are hard to search."""
-    console = Screen(soft_wrap=False)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Screen(soft_wrap=False, width=COLUMNS)
+    console = Screen(soft_wrap=False, highlight=False)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Screen(soft_wrap=False, highlight=False, width=COLUMNS)
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -118,7 +118,7 @@ def _serving(host: str, port: int) -> Serving:
     try:
         from kvwire.watch.metrics import Serving
     except ModuleNotFoundError:
-        raise click.UsageError("--metrics needs prometheus-client: `pip install kvwire[watch]`") from None
+        raise click.UsageError("--metrics needs prometheus-client: `python -m pip install prometheus-client`") from None
     try:
         serving = Serving(host, port)
     except OSError as error:

@@ -22,6 +22,7 @@ from kvwire.report.evidence import Course, Evidence
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
 from kvwire.report.words import counted, short, singular
+from kvwire.standard.registry import AREAS, area_of
 
 WIDTH, HEIGHT, MARGIN = 960, 180, 8
 """Size of the picture of a stream's course, in units of its view box."""
@@ -251,7 +252,8 @@ def _matrix(pages: Sequence[Page]) -> list[tuple[str, str, list[Sentence | None]
         for sentence in page.sentences:
             rows.setdefault(sentence.id, sentence.sentence)
     by_id = [{sentence.id: sentence for sentence in page.sentences} for page in pages]
-    return [(name, said, [found.get(name) for found in by_id]) for name, said in sorted(rows.items())]
+    ordered = sorted(rows.items(), key=lambda row: (AREAS.index(area_of(row[0])), row[0]))
+    return [(name, said, [found.get(name) for found in by_id]) for name, said in ordered]
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------

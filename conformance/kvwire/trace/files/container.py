@@ -28,7 +28,7 @@ try:
     from mcap.writer import IndexType, Writer
     from zstandard import ZstdError
 except ImportError:
-    raise TraceError("an .mcap file needs the package mcap: python -m pip install 'kvwire[recordings]'") from None
+    raise TraceError("an .mcap file needs the package mcap: python -m pip install mcap") from None
 
 MAGIC = b"\x89MCAP0\r\n"
 HEADER, END = "kvwire.header", "kvwire.end"
