@@ -52,8 +52,8 @@ TICK_S = 0.02
 END_S = 2.0
 """How long each step of ending a child may take."""
 TRACE_BYTES = 192 * 1024**2
-"""How much a recorder holds in memory: the bytes of frames, equal ones once, and what each record and frame costs beside
-them. Beyond it says so and records no more messages.
+"""How much a recorder holds in memory: the bytes of frames, equal ones once, and what each record and frame costs
+beside them. Beyond it says so and records no more messages.
 """
 RECORD_BYTES = 1024
 """What a record costs beside its frames."""
