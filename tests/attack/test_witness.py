@@ -244,8 +244,16 @@ def test_a_full_trace_says_so(open_socket: OpenSocket, stream: Stream) -> None:
         assert recorder.wait(full, BOUND_S)
     finally:
         recorder.close()
-    assert sum(sum(map(len, r.frames)) for r in recorder.records if r.frames) <= 10_000
+    assert sum(map(len, {frame for record in recorder.records for frame in record.frames or ()})) <= 10_000
     assert [r.event for r in recorder.records].count("trouble") == 1
+
+
+def test_what_several_sockets_read_is_held_once() -> None:
+    recorder = Recorder(trace_bytes=10_000)
+    for source in (Source.LIVE_A, Source.LIVE_B, "replay-1", "replay-2"):
+        recorder.add(source=source, stream="s", frames=tuple(message(0, bytes(5000))))
+    assert not recorder.full
+    assert len({id(record.frames[2]) for record in recorder.records if record.frames}) == 1
 
 
 def test_the_children_end_with_their_parent(stream: Stream) -> None:

@@ -52,8 +52,8 @@ TICK_S = 0.02
 END_S = 2.0
 """How long each step of ending a child may take."""
 TRACE_BYTES = 192 * 1024**2
-"""How much a recorder holds in memory: the bytes of frames, and what each record and frame costs beside them. Beyond it
-says so and records no more messages.
+"""How much a recorder holds in memory: the bytes of frames, equal ones once, and what each record and frame costs
+beside them. Beyond it says so and records no more messages.
 """
 RECORD_BYTES = 1024
 """What a record costs beside its frames."""
@@ -222,6 +222,8 @@ class Recorder:
         self._sights: dict[tuple[str, str], _Sight] = {}
         self._newest: dict[str, int | None] = {}
         self._left = trace_bytes
+        self._frames: dict[bytes, bytes] = {}
+        """What is held of frames: two witnesses and every replay read the same ones."""
         self._left_out = 0
         """Messages that came when the trace was full."""
         self._must_survive: tuple[str, ...] = ()
@@ -238,14 +240,16 @@ class Recorder:
         t_ns: int | None = None,
     ) -> Record:
         """Write down what a socket received, unless the trace is full; ``t_ns`` is now unless given."""
+        room = self._room(frames)
+        held = room and self._keep
         record = Record(
             t_ns=time.monotonic_ns() if t_ns is None else t_ns,
             source=source,
             stream=stream,
             connection=connection,
-            frames=frames,
+            frames=tuple(self._frames.setdefault(frame, frame) for frame in frames) if held else frames,
         )
-        return self._add(record) if self._room(frames) else record
+        return self._add(record) if room else record
 
     def note(
         self, detail: Detail, stream: str = "", *, connection: int | None = None, t_ns: int | None = None
@@ -437,7 +441,7 @@ class Recorder:
     def _room(self, frames: tuple[bytes, ...]) -> bool:
         if not self._keep:
             return True
-        self._left -= RECORD_BYTES + sum(map(len, frames)) + FRAME_BYTES * len(frames)
+        self._left -= RECORD_BYTES + sum(FRAME_BYTES + len(frame) for frame in frames if frame not in self._frames)
         if self._left < 0 and not self.full:
             self.full = True
             self.note(Trouble(text="the trace is full: what came later is not in it"))
