@@ -97,7 +97,6 @@ def test_a_witness_far_behind_costs_no_more_and_is_waited_for_no_longer(
 
     monkeypatch.setattr(Follower, "_lay_out", counted)
     story = Story(replay=False, can=()).begin()
-    story.send()
     sent = dict(story.make() for _ in range(1, 1000))
     for place in range(1, 1000 + lag):
         for number, by in ((place, "a"), (place - lag, "b")):
