@@ -35,8 +35,6 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(tmp_path: Path) 
     [
         ("judge", "/dev/zero"),
         ("report", "/dev/zero"),
-        ("convert", "/dev/zero", "x.mcap"),
-        ("doctor", "trace:/dev/zero"),
         ("check", "reference:", "--expected-failures", "/dev/zero"),
     ],
 )

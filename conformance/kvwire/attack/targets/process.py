@@ -71,9 +71,9 @@ CHECK_S = 10.0
 """How long the answer to a verb that nobody knows may take."""
 END_S = 2.0
 """How long an adapter has to end after each of: the end of its input, SIGTERM, SIGKILL."""
-LINE_BYTES = 16 * 1024 * 1024
+LINE_BYTES = 8 * 1024 * 1024
 """The longest answer that is read."""
-UNREAD_BYTES = LINE_BYTES
+UNREAD_BYTES = 2 * LINE_BYTES
 """How much may wait that was not asked for yet; beyond it nothing more is read."""
 QUEUED_BYTES = 128
 """What a line that waits takes beside its bytes."""
