@@ -35,6 +35,7 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(tmp_path: Path) 
     [
         ("judge", "/dev/zero"),
         ("report", "/dev/zero"),
+        ("doctor", "trace:/dev/zero"),
         ("check", "reference:", "--expected-failures", "/dev/zero"),
     ],
 )
