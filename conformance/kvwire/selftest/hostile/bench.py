@@ -207,6 +207,8 @@ class Bench:
         during: During | None = None,
     ) -> Ran:
         """Any command, as ``kvwire`` does."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: a child would ignore it too
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         token = secrets.token_hex(8)
         changed = {"TMPDIR": str(self.temporary), measure.VARIABLE: token, **(env or {})}
         whole = {**os.environ, **{name: value for name, value in changed.items() if value is not None}}
