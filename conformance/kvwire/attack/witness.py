@@ -24,7 +24,6 @@ from kvwire.attack.endings import Endings
 from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
     DRAIN_S,
-    FRAME_BYTES,
     LENGTH_BYTES,
     MAXMSGSIZE,
     PATIENCE,
@@ -43,7 +42,7 @@ from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
 from kvwire.trace.marks import Stalled, Trouble, Witnesses
-from kvwire.trace.records import LIVE, Header, Record, Source
+from kvwire.trace.records import HELD_BYTES, LIVE, Header, HeldFrames, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
 
 READ_BYTES = 1 << 20
@@ -51,12 +50,6 @@ TICK_S = 0.02
 """How often a waiting condition is asked at least."""
 END_S = 2.0
 """How long each step of ending a child may take."""
-TRACE_BYTES = 192 * 1024**2
-"""How much a recorder holds in memory: the bytes of frames, equal ones once, and what each record and frame costs
-beside them. Beyond it says so and records no more messages.
-"""
-RECORD_BYTES = 1024
-"""What a record costs beside its frames."""
 
 
 class WitnessError(Exception):
@@ -192,12 +185,13 @@ class Recorder:
     """Writes the trace of a run, and knows cheaply what is in it.
 
     ``ways`` gives, by live witness, the endpoint that it connects to instead of a stream's: that of a relay, say.
+    Of messages ``trace_bytes`` are held, by their weight; beyond that it says so and records no more of them.
     ``sink`` is written to besides, as records come; without ``keep`` to nothing else, and with no bound.
     """
 
     def __init__(
         self,
-        trace_bytes: int = TRACE_BYTES,
+        trace_bytes: int = HELD_BYTES,
         ways: Mapping[Source, Callable[[str], str]] | None = None,
         sink: Sink | None = None,
         *,
@@ -222,8 +216,7 @@ class Recorder:
         self._sights: dict[tuple[str, str], _Sight] = {}
         self._newest: dict[str, int | None] = {}
         self._left = trace_bytes
-        self._frames: dict[bytes, bytes] = {}
-        """What is held of frames: two witnesses and every replay read the same ones."""
+        self._frames = HeldFrames()
         self._left_out = 0
         """Messages that came when the trace was full."""
         self._must_survive: tuple[str, ...] = ()
@@ -247,7 +240,7 @@ class Recorder:
             source=source,
             stream=stream,
             connection=connection,
-            frames=tuple(self._frames.setdefault(frame, frame) for frame in frames) if held else frames,
+            frames=self._frames.hold(frames) if held else frames,
         )
         return self._add(record) if room else record
 
@@ -441,7 +434,7 @@ class Recorder:
     def _room(self, frames: tuple[bytes, ...]) -> bool:
         if not self._keep:
             return True
-        self._left -= RECORD_BYTES + sum(FRAME_BYTES + len(frame) for frame in frames if frame not in self._frames)
+        self._left -= self._frames.weight(frames)
         if self._left < 0 and not self.full:
             self.full = True
             self.note(Trouble(text="the trace is full: what came later is not in it"))
