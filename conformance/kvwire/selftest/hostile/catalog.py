@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from kvwire.selftest.hostile.bench import Attack
-from kvwire.selftest.hostile.rows import adapters, files, publishers, replays
+from kvwire.selftest.hostile.rows import adapters, clients, files, publishers, replays
 
-ATTACKS: tuple[Attack, ...] = (*publishers.ATTACKS, *replays.ATTACKS, *adapters.ATTACKS, *files.ATTACKS)
+ATTACKS: tuple[Attack, ...] = (
+    *publishers.ATTACKS,
+    *replays.ATTACKS,
+    *adapters.ATTACKS,
+    *files.ATTACKS,
+    *clients.ATTACKS,
+)
