@@ -24,7 +24,6 @@ from kvwire.attack.endings import Endings
 from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
     DRAIN_S,
-    FRAME_BYTES,
     LENGTH_BYTES,
     MAXMSGSIZE,
     PATIENCE,
@@ -43,7 +42,7 @@ from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
 from kvwire.trace.marks import Stalled, Trouble, Witnesses
-from kvwire.trace.records import LIVE, Header, Record, Source
+from kvwire.trace.records import HELD_BYTES, LIVE, Header, Record, Source, weight
 from kvwire.wire.framing import END_NUMBER, number_of
 
 READ_BYTES = 1 << 20
@@ -51,12 +50,6 @@ TICK_S = 0.02
 """How often a waiting condition is asked at least."""
 END_S = 2.0
 """How long each step of ending a child may take."""
-TRACE_BYTES = 192 * 1024**2
-"""How much a recorder holds in memory: the bytes of frames, and what each record and frame costs beside them. Beyond it
-says so and records no more messages.
-"""
-RECORD_BYTES = 1024
-"""What a record costs beside its frames."""
 
 
 class WitnessError(Exception):
@@ -192,12 +185,13 @@ class Recorder:
     """Writes the trace of a run, and knows cheaply what is in it.
 
     ``ways`` gives, by live witness, the endpoint that it connects to instead of a stream's: that of a relay, say.
+    Of messages ``trace_bytes`` are held, by their weight; beyond that it says so and records no more of them.
     ``sink`` is written to besides, as records come; without ``keep`` to nothing else, and with no bound.
     """
 
     def __init__(
         self,
-        trace_bytes: int = TRACE_BYTES,
+        trace_bytes: int = HELD_BYTES,
         ways: Mapping[Source, Callable[[str], str]] | None = None,
         sink: Sink | None = None,
         *,
@@ -431,7 +425,7 @@ class Recorder:
     def _room(self, frames: tuple[bytes, ...]) -> bool:
         if not self._keep:
             return True
-        self._left -= RECORD_BYTES + sum(map(len, frames)) + FRAME_BYTES * len(frames)
+        self._left -= weight(frames)
         if self._left < 0 and not self.full:
             self.full = True
             self.note(Trouble(text="the trace is full: what came later is not in it"))

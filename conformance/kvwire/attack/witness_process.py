@@ -26,6 +26,7 @@ import zmq
 
 from kvwire.attack.holding import HERE
 from kvwire.attack.stalls import StallWatch
+from kvwire.trace.records import weight
 
 RCVHWM = 100_000
 """Messages that may wait in a subscriber: raised, so that a pause of this process loses nothing."""
@@ -49,8 +50,6 @@ PAUSE_S = 0.005
 """How long nothing is taken, between two bursts, while what was taken is not taken off this process."""
 BURST_BYTES = 1024 * 1024
 """And bytes."""
-FRAME_BYTES = 64
-"""What a frame costs beside its bytes."""
 POLL_MS = 200
 DRAIN_S = 2.0
 """How long it goes on handing over after it was told to end."""
@@ -155,10 +154,9 @@ class Monitor:
 
     def took(self, frames: Sequence[bytes]) -> int:
         """Count a message that was taken from the socket, and return what it costs."""
-        size = sum(map(len, frames))
         self.held.taken += 1
-        self.held.taken_bytes += size + 2 * len(frames)
-        return size + FRAME_BYTES * len(frames)
+        self.held.taken_bytes += sum(map(len, frames)) + 2 * len(frames)
+        return weight(frames)
 
     def said_cut(self) -> str:
         """What is to be said, once, of a connection that was ended for what libzmq held of it; empty where none was."""

@@ -105,7 +105,7 @@ def check(
         with progressing() as progress:
             bounded = seconds if isinstance(place, ListenTarget) else None
             how = settings(options.how.profile, mode, options.ids, bounded)
-            recorded = run(place, how, progress, Recorder(sink=sink))
+            recorded = run(place, how, progress, Recorder(options.how.held, sink=sink))
         code = finish(recorded, options)
         if sink is not None and sink.failed is not None:
             click.echo(f"kvwire: --record {sink.failed}", err=True)

@@ -38,7 +38,7 @@ from kvwire.trace.marks import ReplayBehind, ReplayDone, ReplayRequest
 from kvwire.trace.records import Header, Record, Records, StreamInfo, Trace
 from kvwire.wire.events import Event, Form
 from kvwire.wire.framing import number_of
-from kvwire.wire.plain import Read, Reader
+from kvwire.wire.plain import Read, Reader, read_quickly
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +93,7 @@ def show(context: Context, records: Records, areas: Iterable[Area]) -> Showing:
     """
     showing = Showing(context, areas)
     for index, record in records:
+        showing.allowance.at(record.t_ns)
         if record.frames is not None:
             showing.record(index, record)
     for incarnation in context.timeline.incarnations:
@@ -109,6 +110,34 @@ def show(context: Context, records: Records, areas: Iterable[Area]) -> Showing:
     return showing
 
 
+class Allowance:
+    """How many events of a stream are shown one by one: so many at once, and so many more for a second of the recording.
+
+    Beyond that a batch with faults is not read. A batch counts as its events, and for the time that it takes to read it.
+    """
+
+    def __init__(self) -> None:
+        self.beyond = 0
+        """Batches that were not read."""
+        self._left = EVENTS
+        self._at: int | None = None
+
+    def at(self, t_ns: int) -> None:
+        """The recording has come so far."""
+        if self._at is None:
+            self._at = t_ns
+        elif (more := (t_ns - self._at) * EVENTS_A_SECOND // 10**9) > 0:
+            self._left, self._at = min(EVENTS, self._left + more), t_ns
+
+    def read(self, batch: Batch, first: int = 0) -> None:
+        """Read a batch, of which the events from ``first`` on are to be shown, or see to it that it is not."""
+        if self._left <= 0 and (first or read_quickly(batch.payload) is None):
+            self.beyond += 1
+            batch.beyond("more events with faults than this harness shows one by one")
+        else:
+            self._left -= len(batch.reading.events) - first + len(batch.payload) // 64
+
+
 class Showing:
     """Facts and judges that go along one stream, the facts first."""
 
@@ -117,6 +146,7 @@ class Showing:
         self.facts = context.facts
         self.muting = Muting(self.facts.offers, context.header.sets)
         self.appearance = Appearance()
+        self.allowance = Allowance()
         self._moments = deque(self.facts.moments)
         self._life = -1
 
@@ -163,6 +193,7 @@ class Showing:
     def batch(self, batch: Batch) -> None:
         """The next batch."""
         self._reach((self._life, batch.number))
+        self.allowance.read(batch)
         self.appearance.add(batch.reading)
         stamped = self.muting.batch(batch)
         self._mute(stamped)
@@ -174,6 +205,9 @@ class Showing:
 
     def rest(self, batch: Batch, first: int) -> None:
         """The events of a batch from one on; those before it, and the batch itself, were taken another way."""
+        self.allowance.read(batch, first)
+        if batch.reading.opaque:
+            self._hidden(batch)
         self.appearance.rest(batch.reading, first)
         self._events(batch, batch.reading.events[first:], frozenset())
 
@@ -219,6 +253,8 @@ def passes(header: Header) -> bool:
     return not header.can
 
 
+EVENTS, EVENTS_A_SECOND = 300_000, 2_000
+"""How many events are shown one by one."""
 STRETCH = 1024
 """After so many batches without a fault the areas are told."""
 REUSED = 1024
@@ -276,6 +312,7 @@ class Passing:
 
     def take(self, index: int, record: Record) -> None:
         """Take the next record of the stream."""
+        self.showing.allowance.at(record.t_ns)
         frames = record.frames
         if frames is None:
             self._records.append((index, record))

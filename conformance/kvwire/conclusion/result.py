@@ -5,6 +5,7 @@ of it, and of nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Literal, TypeVar
 
 import msgspec
@@ -231,7 +232,7 @@ def parse(raw: bytes) -> Result:
     """
     decoder = msgspec.json.Decoder(Line)
     lines: list[Line] = []
-    for number, text in enumerate(raw.splitlines(), 1):
+    for number, text in enumerate(BytesIO(raw), 1):
         try:
             lines.append(decoder.decode(text))
         except msgspec.MsgspecError as error:

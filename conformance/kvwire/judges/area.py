@@ -18,9 +18,9 @@ from kvwire.judges.verdict import EXAMPLES, Finding, Reason, Tally, Where
 from kvwire.standard.registry import Memory, Registry
 from kvwire.standard.statement import Statement
 from kvwire.trace.records import Header, Record, Records, StreamInfo
-from kvwire.wire.dialect import read_slowly
+from kvwire.wire.dialect import last_read_slowly
 from kvwire.wire.events import Event, Flaw
-from kvwire.wire.msgpack import walk
+from kvwire.wire.msgpack import walked
 
 ABSURD = 2**48
 """A number that no counter reaches (nine years at a million batches a second): its bytes stand in another order."""
@@ -289,12 +289,12 @@ def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None,
 
 def located(batch: Batch, event: Event) -> Event:
     """The event with its byte offsets, which the fast path does not give."""
-    return event if event.end else read_slowly(batch.payload).events[event.index]
+    return event if event.end else last_read_slowly(batch.payload).events[event.index]
 
 
 def at_element(batch: Batch, index: int) -> Where:
     """The place of one element of the batch's array: 0 ``ts``, 1 events, 2 rank."""
-    node = walk(batch.payload).items[index]
+    node = walked(batch.payload).items[index]
     return at_batch(batch, Flaw("", "", "", node.start, node.end))
 
 

@@ -30,7 +30,7 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files
 from kvwire.trace.captures import capture
 from kvwire.trace.captures.capture import Told
-from kvwire.trace.records import Record, Trace, TraceError
+from kvwire.trace.records import HELD_BYTES, Record, Trace, TraceError, held
 
 END_S = 2.0
 """How long each step of ending a worker may take."""
@@ -42,7 +42,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """How recordings are judged.
 
     ``profile`` of None is that of each one's header; ``today`` is an ISO date; ``told`` is what packet captures do not
-    show of their ports.
+    show of their ports; ``held`` is how much of a recording may be held in memory.
     """
 
     profile: str | None = None
@@ -50,6 +50,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[Entry, ...] | None = None
     today: str = ""
     told: Told = Told()
+    held: int = HELD_BYTES
 
 
 def concluded(trace: Trace, asked: Asked) -> Result:
@@ -78,7 +79,7 @@ def read(recording: files.Recording, asked: Asked, each: Callable[[int], None] =
     profile = registry.profile(asked.profile or recording.header.profile)
     if not passes(recording.header):
         records: list[Record] = []
-        for count, record in enumerate(recording):
+        for count, record in enumerate(held(recording, asked.held)):
             records.append(record)
             each(count)
         ended = recording.ended

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from kvwire.standard import reading
+
 Form = Literal["map", "array-v", "array-s"]
 Residency = Literal["set", "refresh", "counted"]
 Salt = Literal["none", "tag", "clear"]
@@ -200,7 +202,7 @@ def read(path: Path) -> Statement:
     import tomllib
 
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(reading.text(path))
     except OSError as error:
         raise StatementError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -86,6 +86,31 @@ def told(records: Iterable[tuple[int, Record]], *kinds: type[Kind]) -> Iterator[
             yield index, record.detail
 
 
+HELD_BYTES = 192 * 2**20
+"""How much of a recording is held in memory, where all of it has to be: the ``weight`` of its records."""
+RECORD_BYTES, FRAME_BYTES = 1024, 64
+"""What a record, and each frame of it, costs beside the bytes of its frames."""
+
+
+def weight(frames: Sequence[bytes]) -> int:
+    """What a message costs in memory, in bytes, about."""
+    return RECORD_BYTES + sum(map(len, frames)) + FRAME_BYTES * len(frames)
+
+
+def held(records: Iterable[Record], most: int = HELD_BYTES) -> Iterator[Record]:
+    """The records of what is judged as a whole.
+
+    Raises:
+        TraceError: when they are more than may be held.
+    """
+    left = most
+    for record in records:
+        left -= weight(record.frames or ())
+        if left < 0:
+            raise TraceError(f"its records take more than {most} bytes of memory; --memory says how much there is")
+        yield record
+
+
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A declared stream of a run: its name and what was declared of it."""
 

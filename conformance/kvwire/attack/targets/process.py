@@ -71,13 +71,19 @@ CHECK_S = 10.0
 """How long the answer to a verb that nobody knows may take."""
 END_S = 2.0
 """How long an adapter has to end after each of: the end of its input, SIGTERM, SIGKILL."""
-LINE_BYTES = 256 * 1024 * 1024
+LINE_BYTES = 16 * 1024 * 1024
 """The longest answer that is read."""
+UNREAD_BYTES = LINE_BYTES
+"""How much may wait that was not asked for yet; beyond it nothing more is read."""
 NOISE_LINES = 5
 """How many lines that are no answer are kept."""
+NOISE_BYTES = 64 * 1024 * 1024
+"""How much is read that is no answer, before the adapter is given up."""
+CHUNK = 65536
 SHOWN = 200
 """How many characters of a line are shown."""
 LAST_BYTES = 8192
+WAIT_S = 0.01
 LAST_LINES = 20
 """How much of the end of its standard error is kept."""
 
@@ -137,7 +143,12 @@ class AdapterProcess:
         self._miscounts = False
         self._killed = False
         """Whether we killed it."""
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[bytes | str | None] = queue.SimpleQueue()
+        """What it said: lines, why no more is read, and None at the end."""
+        self._unread = 0
+        self._noise_lines = 0
+        self._noise_bytes = 0
+        self._over = threading.Event()
         try:
             self._process = subprocess.Popen(
                 self.command,
@@ -166,9 +177,39 @@ class AdapterProcess:
         recorder.note(ProcessStart(command=tuple(self.command)), stream)
 
     def _read_answers(self, stdout: IO[bytes]) -> None:
-        while line := stdout.readline(LINE_BYTES):
-            self._lines.put(line)
+        pending = bytearray()
+        while chunk := os.read(stdout.fileno(), CHUNK):
+            pending += chunk
+            if b"\n" in chunk:
+                *lines, rest = bytes(pending).split(b"\n")
+                pending = bytearray(rest)
+                for line in lines:
+                    self._take(line)
+            if len(pending) > LINE_BYTES:
+                self._lines.put(f"its standard output has a line of more than {LINE_BYTES} bytes")
+                return
+            if self._noise_bytes > NOISE_BYTES:
+                self._lines.put(self._too_noisy())
+                return
+            while self._unread > UNREAD_BYTES and not self._over.wait(WAIT_S):
+                pass
+        if pending:
+            self._take(bytes(pending))
         self._lines.put(None)
+
+    def _take(self, line: bytes) -> None:
+        """A line; what can be no answer is counted, and handed on as long as few are."""
+        if not line.lstrip().startswith(b"{"):
+            self._noise_bytes += len(line) + 1
+            self._noise_lines += 1
+            if self._noise_lines > NOISE_LINES:
+                return
+            line = line[:LAST_BYTES]
+        self._unread += len(line)
+        self._lines.put(line)
+
+    def _too_noisy(self) -> str:
+        return f"its standard output brought {self._noise_bytes} bytes in {self._noise_lines} lines that are no answer"
 
     def _read_errors(self, stderr: IO[bytes]) -> None:
         assert isinstance(stderr, io.BufferedReader)
@@ -387,7 +428,12 @@ class AdapterProcess:
                 raise self._break(f"no answer to `{verb}` within {bound_s:g} s{self._context()}") from None
             if line is None:
                 raise self._break(self._ending(verb))
+            if isinstance(line, str):
+                raise self._break(f"{line}{self._context()}")
+            self._unread -= len(line)
             answer = self._read(line)
+            if self._noise_bytes > NOISE_BYTES:
+                raise self._break(f"{self._too_noisy()}{self._context()}")
             if answer is None or answer["id"] in self._given_up:
                 continue
             if answer["id"] != self._last_id:
@@ -402,6 +448,9 @@ class AdapterProcess:
             answer = None
         if isinstance(answer, dict) and "id" in answer:
             return answer
+        if answer is not None:  # other noise was counted when it came
+            self._noise_bytes += len(line)
+            self._noise_lines += 1
         if len(self.noise) < NOISE_LINES:
             text = line.decode(errors="replace").rstrip()[:SHOWN]
             self.noise.append(text)
@@ -422,7 +471,7 @@ class AdapterProcess:
         for reader in self._readers:
             reader.join(END_S)
         while not self._lines.empty():
-            if line := self._lines.get():
+            if isinstance(line := self._lines.get(), bytes):
                 self._read(line)
         return f"it ended ({_how(code)}) before it answered `{verb}`{self._context()}"
 
@@ -460,6 +509,7 @@ class AdapterProcess:
 
     def _end(self) -> None:
         self._stdin.close()
+        self._over.set()
         for step in (self._process.terminate, self._process.kill):
             try:
                 self._process.wait(self._end_s)

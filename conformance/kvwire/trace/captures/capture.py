@@ -13,7 +13,7 @@ from kvwire.trace.captures.conversation import Told
 from kvwire.trace.captures.packets import CaptureError, is_capture
 from kvwire.trace.captures.records import Records
 from kvwire.trace.captures.survey import Key, Pass, Survey, endpoint_of
-from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
+from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace, held
 
 __all__ = ["CaptureError", "Told", "is_capture", "open_capture", "read"]
 
@@ -65,7 +65,7 @@ def read(path: Path, told: Told | None = None) -> Trace:
         CaptureError: as ``open_capture``.
     """
     header, records = open_capture(path, told)
-    return Trace(header=header, records=tuple(records))
+    return Trace(header=header, records=tuple(held(records)))
 
 
 def _name(key: Key) -> str:

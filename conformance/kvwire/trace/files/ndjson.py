@@ -5,9 +5,10 @@ Frames are hex. The form of exchange: small, readable, and what vectors are.
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import IO, Annotated
 
 import msgspec
 
@@ -20,6 +21,9 @@ _NOTHING = msgspec.Raw(b"{}")
 BUFFER = 1 << 16
 """How many bytes of lines wait before they are written."""
 
+
+LINE_BYTES = 72 * 2**20
+"""The longest line that is read: a frame in hex, and what stands beside it."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -86,6 +90,20 @@ def _read_record(number: int, raw: bytes) -> Record:
         frames=frames,
         detail=detail,
     )
+
+
+def bounded(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """The lines of a file.
+
+    Raises:
+        TraceError: when one is longer than a line may be; the message has its number.
+    """
+    number = 0
+    while line := file.readline(LINE_BYTES + 1):
+        number += 1
+        if len(line) > LINE_BYTES:
+            raise TraceError(f"line {number}: longer than {LINE_BYTES} bytes")
+        yield line
 
 
 def items(raw_lines: Iterable[bytes], digest: Digest) -> Iterator[Item]:

@@ -130,6 +130,11 @@ class Client:
         """Whether a later request has been answered."""
         return request in self.requests[: self._at]
 
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Send, unless the connection was ended here: who is lost hears nothing."""
+        with contextlib.suppress(zmq.Again):
+            self.socket.send_multipart(frames, zmq.DONTWAIT)
+
     def close(self) -> None:
         """Vanish."""
         self.monitor.close()
@@ -269,7 +274,7 @@ class ReplayClients:
         )
         self.session.mark(sent, stream.name)
         if client.reached:
-            client.socket.send_multipart(frames if client.delimited else frames[1:], zmq.DONTWAIT)
+            client.put(frames if client.delimited else frames[1:])
         else:
             self._done(client, request, "unreachable")
         client.heard_at = time.monotonic()
@@ -414,7 +419,7 @@ class ReplayClients:
         for client in clients:
             first = client.requests[0]
             self.session.mark(ReplayBehind(client=first.name, start=str(start)), client.stream.name)
-            client.socket.send_multipart((b"", start_frame(start)), zmq.DONTWAIT)
+            client.put((b"", start_frame(start)))
         for attempt in self.session.attempts():
             bound = IMPATIENT_S if self.silent or attempt else self.session.limits.replay_s
             end = time.monotonic() + bound
