@@ -24,24 +24,22 @@ class Exposure(Area):
     """Reads what the machine shows of each endpoint, and who got in."""
 
     memory = "O(instances)"
+    _keys = False
 
     def finish(self) -> None:
         self.by_default()
         said = [monitored.event for _, monitored in told(self.facts.details, SocketEvent)]
-        # With keys of ours that are on a list a handshake says nothing of those without.
-        keys = any(witnesses.curve for _, witnesses in told(self.facts.details, Witnesses))
-        reached = "HANDSHAKE_SUCCEEDED" in said and not keys
+        # With keys of ours a handshake says nothing of those without.
+        self._keys = any(witnesses.curve for _, witnesses in told(self.facts.details, Witnesses))
+        reached = "HANDSHAKE_SUCCEEDED" in said and not self._keys
         refused = any(event.startswith("HANDSHAKE_FAILED") for event in said)
         for index, place in told(self.facts.details, EndpointSeen):
             if not place.default:
                 self.authenticated(index, place, reached=reached, refused=refused)
                 self.salts_in_private(index, place, reached=reached, refused=refused)
         for name, records in self.context.instances.items():
-            got_in = (
-                set()
-                if keys
-                else {reach.endpoint for start in begun(name, records) for reach, _ in start.reached if reach.done}
-            )
+            reached_ones = (reach for start in begun(name, records) for reach, _ in start.reached if reach.done)
+            got_in = set() if self._keys else {reach.endpoint for reach in reached_ones}
             for index, place in told(records, EndpointSeen):
                 self.authenticated(index, place, reached=place.endpoint in got_in, refused=False)
                 self.salts_in_private(index, place, reached=place.endpoint in got_in, refused=False)
@@ -93,6 +91,8 @@ class Exposure(Area):
             )
         elif wide and refused:
             say.saw()
+        elif wide and self._keys:
+            say.open("our clients brought CURVE keys: whether others are let in was not seen")
 
     @judge("KVW-EXP-003", unclaimed=_no_clear_salts, declares='salt = "clear"')
     def salts_in_private(self, say: Say, index: int, place: EndpointSeen, *, reached: bool, refused: bool) -> None:
@@ -112,6 +112,8 @@ class Exposure(Area):
             )
         elif refused:
             say.saw()
+        elif self._keys:
+            say.open("our clients brought CURVE keys: whether others are let in was not seen")
 
 
 def _wide(place: EndpointSeen) -> str:
