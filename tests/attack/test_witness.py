@@ -254,7 +254,8 @@ def test_a_full_trace_says_so(open_socket: OpenSocket, stream: Stream) -> None:
 def test_what_a_replay_client_hears_is_held_against_the_bound_too() -> None:
     recorder = Recorder(trace_bytes=10_000)
     for number in range(10):
-        recorder.add(source="replay-1", stream="s", frames=(b"", b"", number.to_bytes(8, "big"), bytes([number]) * 3000))
+        payload = bytes([number]) * 3000
+        recorder.add(source="replay-1", stream="s", frames=(b"", b"", number.to_bytes(8, "big"), payload))
     assert len([record for record in recorder.records if record.frames is not None]) == 2
     assert recorder.full
 

@@ -14,12 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from kvwire.attack.curve import Curve, hand_over
 from kvwire.attack.endings import Endings
 from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
@@ -41,6 +42,7 @@ from kvwire.standard.statement import Stream
 from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.handshakes import refusal
 from kvwire.trace.marks import Stalled, Trouble, Witnesses
 from kvwire.trace.records import HELD_BYTES, LIVE, Header, HeldFrames, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
@@ -83,14 +85,17 @@ class Sink(Protocol):
 class Witness:
     """One child process that subscribes to everything on every stream of a run."""
 
-    def __init__(self, source: Source, streams: Sequence[Stream], patience: Patience) -> None:
+    def __init__(
+        self, source: Source, streams: Sequence[Stream], patience: Patience, curve: Curve | None = None
+    ) -> None:
         self.source = source
         self.streams = tuple(stream.name for stream in streams)
         self.ready = False
         self.closing = False
         self._buffer = bytearray()
         self._decode = msgspec.msgpack.Decoder(list[Item]).decode
-        config = Config(tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams), patience)
+        places = tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams)
+        config = Config(places, patience, curve=curve is not None)
         package = str(Path(__file__).parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
@@ -102,6 +107,10 @@ class Witness:
             process_group=0,  # out of reach of the terminal's interrupt, from the first moment
         )
         assert self.process.stdout is not None
+        assert self.process.stdin is not None
+        if curve is not None:
+            with suppress(BrokenPipeError):  # it has ended already, which is seen where it is read
+                hand_over(curve, self.process.stdin)
         self.fd = self.process.stdout.fileno()
         os.set_blocking(self.fd, False)
 
@@ -171,7 +180,7 @@ def whole() -> Iterator[None]:
 class _Sight:
     """What one source has shown of one stream, counted."""
 
-    __slots__ = ("disconnects", "handshakes", "last", "live", "payload")
+    __slots__ = ("disconnects", "handshakes", "last", "live", "payload", "refusal")
 
     def __init__(self) -> None:
         self.live = 0
@@ -179,6 +188,7 @@ class _Sight:
         self.payload = b""
         self.handshakes = 0
         self.disconnects = 0
+        self.refusal = ""
 
 
 class Recorder:
@@ -197,11 +207,14 @@ class Recorder:
         *,
         keep: bool = True,
         patience: Patience = PATIENCE,
+        curve: Curve | None = None,
     ) -> None:
         self._ways = {} if ways is None else ways
         self.sink = sink
         self._keep = keep
         self._patience = patience
+        self.curve = curve
+        """Who every client of ours is, where the publisher asks."""
         self.records: list[Record] = []
         self.full = False
         """Whether the bound on recorded bytes was reached: the run should end."""
@@ -323,10 +336,18 @@ class Recorder:
         """
         for source in LIVE:
             if mine := [stream for stream in streams if source is LIVE[0] or stream.mode == "connect"]:
-                self._witnesses[source] = Witness(source, [self._on_its_way(source, s) for s in mine], self._patience)
+                self._witnesses[source] = Witness(
+                    source, [self._on_its_way(source, s) for s in mine], self._patience, self.curve
+                )
         for stream in streams:
             of = tuple(source.value for source in self.witnesses(stream.name))
-            options = Witnesses(of=of, rcvhwm=self._patience.rcvhwm, maxmsgsize=MAXMSGSIZE, reconnect_ms=RECONNECT_MS)
+            options = Witnesses(
+                of=of,
+                rcvhwm=self._patience.rcvhwm,
+                maxmsgsize=MAXMSGSIZE,
+                reconnect_ms=RECONNECT_MS,
+                curve=self.curve is not None or None,
+            )
             self.note(options, stream.name)
         witnesses = self._witnesses.values()
         if not self.wait(lambda: all(w.ready for w in witnesses), bound_s):
@@ -470,6 +491,7 @@ class Recorder:
             sight = self._sight(record.stream, record.detail.of)
             sight.handshakes += record.event == "HANDSHAKE_SUCCEEDED"
             sight.disconnects += record.event == "DISCONNECTED"
+            sight.refusal = refusal(record.detail.event, curve=self.curve is not None) or sight.refusal
 
     def live_count(self, stream: str, source: str) -> int:
         """Messages that a witness has delivered of a stream, malformed ones included."""
@@ -482,6 +504,10 @@ class Recorder:
     def handshakes(self, stream: str, source: str) -> int:
         """Handshakes of a witness, or of a replay client, on a stream."""
         return self._sight(stream, source).handshakes
+
+    def refusal(self, stream: str, source: str) -> str:
+        """Why a handshake of a source on a stream failed, in words; empty where none did."""
+        return self._sight(stream, source).refusal
 
     def disconnects(self, stream: str, source: str) -> int:
         """Completed connections of a witness on a stream that have ended."""

@@ -7,10 +7,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
+from kvwire.attack.witness import Recorder
+from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import progressing
 from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.diagnosis import expectation
@@ -36,6 +39,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--json", "json_file", type=_FILE, help="Write the diagnosis as JSON to this file.")
 @click.option("--draft", "draft_file", type=_FILE, help="Write a draft of a conformance statement to this file.")
 @click.option("--quiet", is_flag=True, help="No report; the exit code and the files say it all.")
+@curve_options
 def doctor(
     names: tuple[str, ...],
     seconds: float,
@@ -44,6 +48,7 @@ def doctor(
     json_file: Path | None,
     draft_file: Path | None,
     quiet: bool,
+    curve: Curve | None,
 ) -> int:
     """Say what is on a stream: TARGET is a publisher or a recording. It listens only, and attacks nothing.
 
@@ -62,7 +67,7 @@ def doctor(
             writable(path, option)
     traces: list[tuple[str, Trace]] = []
     for name in names:
-        traces.append((name, heard(name, seconds)))
+        traces.append((name, heard(name, seconds, curve)))
         if traces[-1][1].interrupted:
             break
     diagnosis = diagnose(traces, expected, seeds)
@@ -93,7 +98,7 @@ def _expected(path: Path | None) -> Expectation | None:
         raise click.UsageError(str(error)) from None
 
 
-def heard(name: str, seconds: float) -> Trace:
+def heard(name: str, seconds: float, curve: Curve | None = None) -> Trace:
     """The recording of that name, or what a target lets be heard in so many seconds."""
     if not name.partition(":")[0].isalpha() and Path(name).is_file() and not name.endswith(".toml"):
         name = f"trace:{name}"
@@ -105,4 +110,6 @@ def heard(name: str, seconds: float) -> Trace:
         raise click.UsageError(str(error)) from None
     limits = Limits(listen_s=seconds, handshake_s=min(5.0, max(2.0, seconds)))
     with Endings(), progressing() as progress:
-        return run(target, Settings(probes=("live",), limits=limits, deadline_s=seconds + 5.0), progress)
+        return run(
+            target, Settings(probes=("live",), limits=limits, deadline_s=seconds + 5.0), progress, Recorder(curve=curve)
+        )

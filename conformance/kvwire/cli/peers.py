@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from kvwire.cli.credentials import KEYS, serving
 from kvwire.cli.screen import Screen, say, say_json, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 @click.option("--block-size", default=16, show_default=True, type=click.IntRange(min=1), help="Tokens of a block.")
 @click.option("--capacity", default=256, show_default=True, type=click.IntRange(min=1), help="Blocks in the cache.")
 @click.option("--rate", default=50.0, show_default=True, type=click.FloatRange(min=0.1), help="Prompts a second.")
+@KEYS
+@click.option(
+    "--curve-allow",
+    "allow",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Who may connect: a public CURVE key a line.",
+)
 @click.option("--wildcard", is_flag=True, help="Permit an endpoint on every interface: prompts become readable there.")
 def serve(
     endpoint: str,
@@ -46,6 +54,8 @@ def serve(
     block_size: int,
     capacity: int,
     rate: float,
+    keys: Path | None,
+    allow: Path | None,
     wildcard: bool,
 ) -> None:
     """Run the reference publisher with a workload of made-up prompts, until stopped (Ctrl-C)."""
@@ -64,6 +74,7 @@ def serve(
         rank=rank,
         world_size=rank + 1,
         wildcard=wildcard,
+        curve=serving(keys, allow),
     )
     try:
         publisher = ZmqPublisher(config)

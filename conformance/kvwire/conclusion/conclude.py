@@ -23,8 +23,9 @@ from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Finding, Outcome, Reason, Verdict, Where
 from kvwire.standard.registry import Profile, Registry, Requirement, UnknownNameError
 from kvwire.trace.calls import Call, RestartCall
-from kvwire.trace.detail import Detail, Stimulus
-from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
+from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.handshakes import refusal
+from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable, Witnesses
 from kvwire.trace.packed import Digest, digest, timed
 from kvwire.trace.probing import probes_at
 from kvwire.trace.records import LIVE, Header, Record, Source, Trace
@@ -196,11 +197,23 @@ def _troubles(hearing: Hearing) -> list[str]:
     texts = [record.detail.text for _, record in hearing.details if isinstance(record.detail, Trouble)]
     texts += [
         f"stream {record.stream}: no ZeroMQ handshake on {record.detail.endpoint} within {record.detail.bound_s:g} s: "
-        + (_moved(hearing, at) or "is a publisher there, and may this client connect?")
+        + (
+            _moved(hearing, at)
+            or _refused(hearing, record, record.detail)
+            or "is a publisher there, and may this client connect?"
+        )
         for at, (_, record) in enumerate(hearing.details)
         if isinstance(record.detail, Unreachable)
     ]
     return list(dict.fromkeys(texts))
+
+
+def _refused(hearing: Hearing, missed: Record, detail: Unreachable) -> str:
+    """How a handshake of these witnesses or clients on that stream failed; empty where none did."""
+    told = [record.detail for _, record in hearing.details if record.stream == missed.stream]
+    curve = any(one.curve for one in told if isinstance(one, Witnesses))
+    said = (refusal(one.event, curve=curve) for one in told if isinstance(one, SocketEvent) and one.of in detail.of)
+    return next(filter(None, said), "")
 
 
 def _moved(hearing: Hearing, unreached: int) -> str:

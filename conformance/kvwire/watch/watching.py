@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.recording import Reception
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness_process import Patience
@@ -39,16 +40,25 @@ class Watch:
         replays: bool = False,
         silent_s: float | None = None,
         show: Show = lambda *_: None,
+        curve: Curve | None = None,
     ) -> None:
         self._lines = lines
         self._show = show
         self._registry = registry.load()
         self._besides = [
-            Beside(target.text, lines, profile, wanted or Wanted(), replays=replays, silent_s=silent_s)
+            Beside(
+                target.text,
+                lines,
+                profile,
+                wanted or Wanted(),
+                replays=replays,
+                silent_s=silent_s,
+                curve=curve is not None,
+            )
             for target in targets
         ]
         self._receptions = [
-            Reception(target, beside, replays=replays, patience=PATIENCE)
+            Reception(target, beside, replays=replays, patience=PATIENCE, curve=curve)
             for target, beside in zip(targets, self._besides, strict=True)
         ]
         self._asked: dict[tuple[str, str], float] = {}

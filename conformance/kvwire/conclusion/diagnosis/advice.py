@@ -13,6 +13,9 @@ FEW = 8
 
 def troubles(profile: StreamProfile) -> Iterator[str]:
     """What is likely to keep a consumer from hits, each in a line with its consequence."""
+    if not profile.connected and profile.refused:
+        yield f"{profile.endpoint}: {profile.refused}"
+        return
     if not profile.connected:
         yield (
             f"no ZeroMQ handshake on {profile.endpoint}: nobody binds there, or the publisher dials "

@@ -13,6 +13,8 @@ from kvwire.conclusion.diagnosis.residents import Residents, location_of
 from kvwire.hashes.functions import Scope
 from kvwire.hashes.keys import extra_keys
 from kvwire.trace.detail import SocketEvent
+from kvwire.trace.handshakes import refusal
+from kvwire.trace.marks import Witnesses
 from kvwire.trace.records import Record, StreamInfo, Trace
 from kvwire.wire.dialect import read
 from kvwire.wire.events import TWO_63, Event
@@ -72,6 +74,7 @@ class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     endpoint: str
     replay: str | None = None
     connected: bool = False
+    refused: str = ""
     seconds: float = 0.0
     messages: int = 0
     batches: int = 0
@@ -152,6 +155,8 @@ class Profiler:
         self.prefixes: OrderedDict[Text, dict[int, Prefix]] = OrderedDict()
         """Announced prefixes, however they are cut into blocks, and the hashes that name them."""
         self._n = Counter[str]()
+        self._curve = False
+        self._refused = ""
 
     def rename(self, name: str) -> None:
         """Call the stream otherwise, beside one of the same name."""
@@ -161,8 +166,11 @@ class Profiler:
         """Look at one record of the stream."""
         self._first_ns = record.t_ns if self._first_ns is None else self._first_ns
         self._end_ns = record.t_ns
-        if isinstance(record.detail, SocketEvent) and record.detail.event == "HANDSHAKE_SUCCEEDED":
-            self._n["connected"] += record.detail.of.startswith("live-")
+        if isinstance(record.detail, Witnesses):
+            self._curve = bool(record.detail.curve)
+        if isinstance(record.detail, SocketEvent) and record.detail.of.startswith("live-"):
+            self._n["connected"] += record.detail.event == "HANDSHAKE_SUCCEEDED"
+            self._refused = refusal(record.detail.event, curve=self._curve) or self._refused
         if record.frames is None:
             return
         if record.is_replay:
@@ -323,6 +331,7 @@ class Profiler:
         return msgspec.structs.replace(
             self._made,
             connected=bool(n["connected"]) or n["messages"] > 0,
+            refused=self._refused,
             seconds=0.0 if begin is None else (self._end_ns - begin) / 1e9,
             messages=n["messages"],
             batches=n["batches"],
