@@ -16,6 +16,7 @@ from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import Recorder
 from kvwire.cli.judge import judged
 from kvwire.cli.judging import FILE, FINISHING, Options, finish, judging_options, progressing
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.record import sink_of
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
@@ -51,7 +52,7 @@ def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, secon
 @click.option(
     "--for",
     "seconds",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     help="Seconds to listen to a target that is not driven (10); what else is done takes as many at most, or 5.",
 )
 @click.option("--quick", is_flag=True, help="Listen (4 s), work a little, ask for replay; no attack, no claim (12 s).")

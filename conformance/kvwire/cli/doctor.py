@@ -12,6 +12,7 @@ from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.cli.judging import progressing
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose
@@ -28,9 +29,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("names", metavar="TARGET...", nargs=-1, required=True)
-@click.option(
-    "--for", "seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Seconds to listen."
-)
+@click.option("--for", "seconds", type=Seconds(min=0.1), default=10.0, show_default=True, help="Seconds to listen.")
 @click.option("--expect", type=_FILE, help="What a consumer assumes (TOML: block_size, topic, ranks, algorithm, …).")
 @click.option("--hash-seed", "seeds", multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable.")
 @click.option("--json", "json_file", type=_FILE, help="Write the diagnosis as JSON to this file.")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.screen import say, say_json
 from kvwire.judges.verdict import Exit
 from kvwire.standard import resources
@@ -173,7 +174,12 @@ def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip
 @click.option("--flag", "flags", multiple=True, help="Only tests with this flag, result, fault or layer; repeatable.")
 @click.option("--skip", multiple=True, help="No tests with this flag, result, fault or layer; repeatable.")
 @click.option(
-    "--silence", default=30.0, show_default=True, metavar="S", help="Seconds without output before it is given up."
+    "--silence",
+    default=30.0,
+    type=Seconds(min=0.1),
+    show_default=True,
+    metavar="S",
+    help="Seconds without output before it is given up.",
 )
 @click.option("--all", "show_all", is_flag=True, help=f"Show every failure, not the first {FAILURES_SHOWN}.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: answers, then troubles.")
