@@ -17,7 +17,7 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import access, asking, copying, manifest
 from kvwire.vectors.filtering import Outcome, ask
 from kvwire.vectors.manifest import DamageError
-from kvwire.vectors.model import FILE_TYPES, SESSION_SCHEMA
+from kvwire.vectors.model import FILE_TYPES, SESSION_SCHEMA, AnyFile
 
 FAILURES_SHOWN = 20
 TROUBLES_SHOWN = 5
@@ -80,7 +80,7 @@ def list_command(names: tuple[str, ...], ids: bool, as_json: bool, folder: Path 
         elif not ids:
             say(f"{entry.path.removesuffix('.json'):28}{entry.count:6} {entry.schema}")
         elif entry.schema in FILE_TYPES:
-            for test in access.decode((place / entry.path).read_bytes()).tests:
+            for test in _file(place, entry.path).tests:
                 row = {"file": entry.path, "id": test.id, "result": test.result, "comment": test.comment}
                 if as_json:
                     say_json(row)
@@ -125,6 +125,16 @@ def _checked_copy(target: Path, source: Path) -> int:
     return Exit.NOT_CONFORMANT if found else Exit.CONFORMANT
 
 
+def _file(folder: Path, path: str) -> AnyFile:
+    """A file of tests that the manifest lists."""
+    try:
+        return access.decode((folder / path).read_bytes())
+    except (OSError, msgspec.MsgspecError, UnknownNameError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        say(f"vectors: {folder / path}: {why}; copy the vectors again", err=True)
+        raise click.exceptions.Exit(Exit.ERROR) from None
+
+
 def _choose(folder: Path, names: tuple[str, ...]) -> tuple[Any, ...]:
     try:
         return copying.choose(manifest.read(folder), names)
@@ -149,7 +159,7 @@ def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip
         raise click.UsageError(f"--only {' '.join(only)}: no tests are there; `kvwire vectors list` shows what is")
     if found := manifest.damage(folder):
         _damaged(DamageError("; ".join(found)))
-    files = {entry.path.removesuffix(".json"): access.decode((folder / entry.path).read_bytes()) for entry in chosen}
+    files = {entry.path.removesuffix(".json"): _file(folder, entry.path) for entry in chosen}
     known = {label for file in files.values() for test in file.tests for label in asking.labels(test)}
     for name in (*flags, *skip):
         if name not in known:
