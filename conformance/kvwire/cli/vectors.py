@@ -55,6 +55,7 @@ def _damaged(error: DamageError) -> None:
 def session(name: str, output: Path, folder: Path | None) -> None:
     """Write the trace of a session, for `kvwire judge`; it is the file session/NAME.kvtrace of the vectors."""
     from kvwire.trace import files
+    from kvwire.trace.records import TraceError
     from kvwire.vectors import sessions
 
     place = folder or resources.vectors()
@@ -62,6 +63,8 @@ def session(name: str, output: Path, folder: Path | None) -> None:
         raise click.UsageError(f"no session {name!r}; `kvwire vectors list session` shows them all")
     try:
         files.write(sessions.trace_of(place, name), output)
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
     except sessions.SessionError as error:
         _damaged(DamageError(str(error)))
 
