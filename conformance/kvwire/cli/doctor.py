@@ -21,6 +21,7 @@ from kvwire.conclusion.diagnosis.expectation import Expectation, ExpectationErro
 from kvwire.judges.verdict import Exit
 from kvwire.report.doctor import render
 from kvwire.report.visible import ascii_json
+from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.records import Trace, TraceError
 
@@ -61,7 +62,7 @@ def doctor(
             writable(path, option)
     traces: list[tuple[str, Trace]] = []
     for name in names:
-        traces.append((name, heard(name, seconds)))
+        traces.append((reading.named(name), heard(name, seconds)))
         if traces[-1][1].interrupted:
             break
     diagnosis = diagnose(traces, expected, seeds)

@@ -371,10 +371,10 @@ class AdapterProcess:
                 raise self._break(f"no answer to `{verb}` within {bound_s:g} s{self._context()}") from None
             if line is None:
                 raise self._break(self._ending(verb))
-            if (answer := answer_in(line)) is None and (why := unreadable(line, self._last_id)):
-                raise self._break(f"its answer to `{verb}` cannot be read: {why}: {short(line[:SHOWN])}")
+            answer = self._read(line)
             if answer is None:
-                self._hear_noise(line)
+                if why := unreadable(line, self._last_id):
+                    raise self._break(f"its answer to `{verb}` cannot be read: {why}: {short(line[:SHOWN])}")
                 continue
             if any(is_of(answer, number) for number in self._given_up):
                 continue
@@ -383,12 +383,15 @@ class AdapterProcess:
                 raise self._break(f"it answered request {other} when {self._last_id} (`{verb}`) was asked")
             return answer
 
-    def _hear_noise(self, line: bytes) -> None:
-        """Keep a line that is no answer, if it is one of the first few."""
+    def _read(self, line: bytes) -> dict[str, Any] | None:
+        """The answer in a line; None when it is noise, of which the first few lines are kept."""
+        if (answer := answer_in(line)) is not None:
+            return answer
         if len(self.noise) < NOISE_LINES:
             text = line.decode(errors="replace").rstrip()[:SHOWN]
             self.noise.append(text)
             self._recorder.note(Noise(line=text), self.stream)
+        return None
 
     # trouble
 
@@ -404,8 +407,8 @@ class AdapterProcess:
         for reader in self._readers:
             reader.join(END_S)
         while not self._lines.empty():
-            if (line := self._lines.get()) and answer_in(line) is None:
-                self._hear_noise(line)
+            if line := self._lines.get():
+                self._read(line)
         return f"it ended ({_how(code)}) before it answered `{verb}`{self._context()}"
 
     def _context(self) -> str:
