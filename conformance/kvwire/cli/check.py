@@ -18,6 +18,7 @@ from kvwire.attack.witness import Recorder
 from kvwire.cli.credentials import curve_options
 from kvwire.cli.judge import judged
 from kvwire.cli.judging import FILE, FINISHING, Options, finish, judging_options, progressing
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.record import sink_of
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
@@ -52,7 +53,7 @@ def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, secon
 @click.option(
     "--for",
     "seconds",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     metavar="SECONDS",
     help="How long to listen (10); bounds the rest too.",
 )

@@ -15,6 +15,7 @@ from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.witness import Recorder
 from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import progressing
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose
@@ -23,6 +24,7 @@ from kvwire.conclusion.diagnosis.expectation import Expectation, ExpectationErro
 from kvwire.judges.verdict import Exit
 from kvwire.report.doctor import render
 from kvwire.report.visible import ascii_json
+from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.records import Trace, TraceError
 
@@ -31,9 +33,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("names", metavar="TARGET...", nargs=-1, required=True)
-@click.option(
-    "--for", "seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Seconds to listen."
-)
+@click.option("--for", "seconds", type=Seconds(min=0.1), default=10.0, show_default=True, help="Seconds to listen.")
 @click.option("--expect", type=_FILE, help="What a consumer assumes (TOML: block_size, topic, ranks, algorithm, …).")
 @click.option("--hash-seed", "seeds", multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable.")
 @click.option("--json", "json_file", type=_FILE, help="Write the diagnosis as JSON to this file.")
@@ -67,7 +67,7 @@ def doctor(
             writable(path, option)
     traces: list[tuple[str, Trace]] = []
     for name in names:
-        traces.append((name, heard(name, seconds, curve)))
+        traces.append((reading.named(name), heard(name, seconds, curve)))
         if traces[-1][1].interrupted:
             break
     diagnosis = diagnose(traces, expected, seeds)

@@ -339,8 +339,9 @@ def kvwire_check() -> Callable[..., Result]:
     def check(target: str, *, strict: bool = True, **asked: Any) -> Result:
         __tracebackhide__ = True
         from kvwire.report.standing import Standing, cases
+        from kvwire.report.visible import safe
 
-        found = checked(target, **asked)
+        found = safe(checked(target, **asked))
         if strict and found.summary.exit != 0:
             failed = [case for case in cases(found) if case.standing in (Standing.FAILED, Standing.ERROR)]
             said = "\n".join(case.message if case.outcome is None else _told(case) for case in failed)

@@ -15,7 +15,7 @@ from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import whole
 from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import FILE, progressing
-from kvwire.cli.quantities import Duration, Size
+from kvwire.cli.quantities import Duration, Size, Whole
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.trace.files import Sink
@@ -41,7 +41,7 @@ def sink_of(path: Path, rotate: int | None = None) -> Sink:
 @click.argument("target")
 @click.option("--output", "-o", "path", type=FILE, required=True, help="The file: .mcap for long recordings, .kvtrace.")
 @click.option("--for", "seconds", type=Duration(), help="End after this time: 90, 30s, 1h30m, 2d.")
-@click.option("--batches", type=click.IntRange(min=1), help="End after so many batches, of all streams together.")
+@click.option("--batches", type=Whole(min=1), help="End after so many batches, of all streams together.")
 @click.option("--rotate", type=Size(ROTATE_BYTES), help="Go on in another file at this size: FILE.0001, FILE.0002 …")
 @click.option("--overwrite", is_flag=True, help="Replace FILE where there is one.")
 @curve_options

@@ -141,10 +141,11 @@ def complaint(error: msgspec.ValidationError, raw: object, text: str = "") -> st
     place = place_of(error)
     line = line_of(text, place) if text else None
     found = f", line {line}: " if line is not None else ": "
-    if place and not str(error).startswith("Object"):
-        found += f"`{path_of(place)}` is {shown(at(raw, place))}: "
-    elif len(place) > 1:
-        found += f"`{path_of(place[:-1])}`: "
+    holder = place[:-1] if "unknown field" in str(error) else place
+    if holder:
+        found += f"`{path_of(holder)}`" + (
+            ": " if str(error).startswith("Object") else f" is {shown(at(raw, place))}: "
+        )
     return found + str(error).partition(" - at `")[0]
 
 
@@ -161,6 +162,11 @@ def at(value: Any, place: Sequence[str | int]) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return value
+
+
+def named(name: str) -> str:
+    """The name of a file as text that can be written: bytes of it that are no UTF-8 in hex."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def shown(value: object, most: int = SHOWN) -> str:

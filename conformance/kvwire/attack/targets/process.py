@@ -417,10 +417,9 @@ class AdapterProcess:
             if isinstance(line, str):
                 raise self._break(f"{line}{self._context()}")
             self._unread -= len(line) + QUEUED_BYTES
-            if (answer := answer_in(line)) is None and (why := unreadable(line, self._last_id)):
+            answer = self._read(line)
+            if answer is None and (why := unreadable(line, self._last_id)):
                 raise self._break(f"its answer to `{verb}` cannot be read: {why}: {short(line[:SHOWN])}")
-            if answer is None:
-                self._hear_noise(line)
             if self._noise_bytes > NOISE_BYTES:
                 raise self._break(f"{self._too_noisy()}{self._context()}")
             if answer is None:
@@ -432,8 +431,10 @@ class AdapterProcess:
                 raise self._break(f"it answered request {other} when {self._last_id} (`{verb}`) was asked")
             return answer
 
-    def _hear_noise(self, line: bytes) -> None:
-        """Keep a line that is no answer, if it is one of the first few."""
+    def _read(self, line: bytes) -> dict[str, Any] | None:
+        """The answer in a line; None when it is noise, of which the first few lines are kept."""
+        if (answer := answer_in(line)) is not None:
+            return answer
         if line.lstrip().startswith(b"{"):  # other noise was counted when it came
             self._noise_bytes += len(line)
             self._noise_lines += 1
@@ -441,6 +442,7 @@ class AdapterProcess:
             text = line.decode(errors="replace").rstrip()[:SHOWN]
             self.noise.append(text)
             self._recorder.note(Noise(line=text), self.stream)
+        return None
 
     # trouble
 
@@ -456,8 +458,8 @@ class AdapterProcess:
         for reader in self._readers:
             reader.join(END_S)
         while not self._lines.empty():
-            if isinstance(line := self._lines.get(), bytes) and answer_in(line) is None:
-                self._hear_noise(line)
+            if isinstance(line := self._lines.get(), bytes):
+                self._read(line)
         return f"it ended ({_how(code)}) before it answered `{verb}`{self._context()}"
 
     def _context(self) -> str:

@@ -6,10 +6,10 @@ answered, are judged where they were seen.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kvwire.standard import reading
 from kvwire.trace.captures.conversation import Told
 from kvwire.trace.captures.packets import CaptureError, is_capture
 from kvwire.trace.captures.records import Records
@@ -49,7 +49,7 @@ def open_capture(path: Path, told: Told | None = None) -> tuple[Header, Iterator
     header = Header(
         trace=FORMAT,
         edition="1",
-        target=f"trace:{os.fsencode(path.name).decode(errors='backslashreplace')}",
+        target=f"trace:{reading.named(path.name)}",
         level="passive",
         profile="replay" if replays else "core",
         streams=infos,
