@@ -23,7 +23,7 @@ def passive(*stories: Story) -> Trace:
     """One run over several engines in which nothing was done to them."""
     traces = [story.trace() for story in stories]
     streams = tuple(info for one in traces for info in one.header.streams)
-    header = msgspec.structs.replace(traces[0].header, streams=streams, can=(), level="passive")
+    header = msgspec.structs.replace(traces[0].header, streams=streams, can=(), level="passive", profile="multimodal")
     return msgspec.structs.replace(
         traces[0], header=header, records=tuple(record for one in traces for record in one.records)
     )

@@ -23,6 +23,8 @@ def render(diagnosis: Diagnosis, console: Console) -> None:
     found = [(trouble.stream, trouble.text) for trouble in shown.troubles]
     for text in list(by_text(found, len(shown.streams)))[:LINES]:
         pointed(console, "•", "bold yellow", text)
+    for text in list(by_text([(one.stream, one.text) for one in shown.broken], len(shown.streams)))[:LINES]:
+        pointed(console, "✗", "bold red", text)
     for difference in shown.differences:
         on = f"{difference.stream}: " if several and difference.stream else ""
         pointed(console, "≠", "bold red", f"{on}{difference.said}")

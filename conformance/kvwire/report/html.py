@@ -16,8 +16,9 @@ from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Finding, Verdict
-from kvwire.report.console import MARKS, PROBLEMS, WORST, place
+from kvwire.report.console import MARKS, WORST, place
 from kvwire.report.evidence import Course, Evidence
+from kvwire.report.grouping import broken
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
 from kvwire.report.words import counted, short, singular
@@ -104,7 +105,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[tuple[Verdict, int], ...]
     open: tuple[Reason, ...]
     sentences: tuple[Sentence, ...]
-    problems: tuple[Sentence, ...]
+    problems: tuple[tuple[Sentence, ...], ...]
     pictures: tuple[Picture, ...]
 
 
@@ -141,7 +142,8 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
     summary = report.summary
     sentences = tuple(_sentences(report, recorded))
     counts = Counter(sentence.verdict for sentence in sentences)
-    problems = [one for one in sentences if one.verdict in PROBLEMS and not one.expected]
+    by_id = {sentence.id: sentence for sentence in sentences}
+    problems = [tuple(by_id[outcomes[0].requirement] for outcomes in one.all) for one in broken(report)]
     return Page(
         key=key,
         report=report,
@@ -156,7 +158,7 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
         counts=tuple((verdict, counts[verdict]) for verdict in MARKS if counts[verdict]),
         open=tuple(_open(report)),
         sentences=sentences,
-        problems=tuple(sorted(problems, key=lambda one: PROBLEMS.index(one.verdict))),
+        problems=tuple({group[0].id: group for group in reversed(problems)}.values())[::-1],
         pictures=tuple(map(_picture, recorded.courses)),
     )
 

@@ -12,6 +12,7 @@ from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Verdict
 from kvwire.report.console import MARKS, place
+from kvwire.report.grouping import broken
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
 from kvwire.report.words import counted, short, singular
@@ -67,14 +68,11 @@ def _one(report: Result) -> Iterator[str]:
         yield f"- {literal(text)}"
     if said or report.notices or found:
         yield ""
-    problems = [
-        o for o in report.outcomes if o.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.WARN) and not o.expected
-    ]
+    problems = [row for one in broken(report) for at, outcomes in enumerate(one.all) for row in _rows(outcomes, at)]
     if problems:
         yield "| verdict | sentence | stream | expected; seen | where |"
         yield "|---|---|---|---|---|"
-        for outcome in problems[:SHOWN]:
-            yield _row(outcome)
+        yield from problems[:SHOWN]
         yield ""
         yield from _more(len(problems) - SHOWN, "sentences")
     expected = [outcome for outcome in report.outcomes if outcome.expected]
@@ -99,12 +97,16 @@ def _one(report: Result) -> Iterator[str]:
     yield ""
 
 
-def _row(outcome: result.Outcome) -> str:
+def _rows(outcomes: Sequence[result.Outcome], under: int) -> Iterator[str]:
+    return (_row(outcome, "↳ " if under else "") for outcome in outcomes)
+
+
+def _row(outcome: result.Outcome, lead: str) -> str:
     finding = outcome.findings[0] if outcome.findings else None
     seen = "" if finding is None else singular(f"{finding.expected}; seen {finding.seen}")
     count = f"{outcome.violations} of {outcome.witnesses}"
     cells = (
-        f"**{outcome.verdict}** {count}",
+        f"{lead}**{outcome.verdict}** {count}",
         f"`{outcome.requirement}` {literal(outcome.sentence)}",
         literal(outcome.stream),
         literal(seen),

@@ -257,7 +257,7 @@ def odd(change: str) -> Story:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("twice", "3 blocks were stored that were resident already"),
+        ("twice", "blocks are stored that are resident already, 3 times"),
         ("orphans", "the parents of 8 stores were never heard"),
         ("sizes", "groups have blocks of different sizes (group 0: 4, group 1: 64)"),
         ("topic", "the topic is 'kv', not 'x': a subscriber of that hears nothing"),
