@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from kvwire.attack import targets
 from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
@@ -33,6 +34,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--expect", type=_FILE, help="What a consumer assumes (TOML: block_size, topic, ranks, algorithm, …).")
 @click.option("--hash-seed", "seeds", multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable.")
+@click.option("--drive", metavar="openai:URL", help="Run eight prompts on the engine behind zmq:…, by its API.")
 @click.option("--json", "json_file", type=_FILE, help="Write the diagnosis as JSON to this file.")
 @click.option("--draft", "draft_file", type=_FILE, help="Write a draft of a conformance statement to this file.")
 @click.option("--quiet", is_flag=True, help="No report; the exit code and the files say it all.")
@@ -41,25 +43,32 @@ def doctor(
     seconds: float,
     expect: Path | None,
     seeds: tuple[str, ...],
+    drive: str | None,
     json_file: Path | None,
     draft_file: Path | None,
     quiet: bool,
 ) -> int:
-    """Say what is on a stream: TARGET is a publisher or a recording. It listens only, and attacks nothing.
+    """Say what is on a stream: TARGET is a publisher or a recording. It attacks nothing.
 
     \b
     kvwire doctor 'zmq:tcp://HOST:5557'
     kvwire doctor 'zmq:tcp://HOST:5557' --expect router.toml      what does my router assume wrongly?
     kvwire doctor 'zmq:tcp://A:5557' 'zmq:tcp://B:5557'           do two workers hash one prompt alike?
+    kvwire doctor 'zmq:tcp://HOST:5557' --drive openai:http://HOST:8000/v1    is reused what is announced?
     kvwire doctor run.kvtrace --draft kvwire.toml
 
-    The streams of several targets are compared by the prompts that they share. Exit codes: 0 nothing was found that
-    keeps a consumer from hits, 1 something was, 2 usage, 3 nothing was heard, 130 interrupted (what was heard is told).
+    It listens only, but for --drive, or an adapter (exec:…): then a few prompts are run, and what is announced of each
+    is held against what is reused. The streams of several targets are compared by the prompts that they share.
+
+    Exit codes: 0 nothing was found that keeps a consumer from hits, 1 something was, 2 usage, 3 nothing was heard,
+    130 interrupted (what was heard is told).
     """  # noqa: D301 - click reads the \b
     expected = _expected(expect)
+    if drive is not None and len(names) > 1:
+        raise click.UsageError(f"--drive is for one target, and there are {len(names)}")
     traces: list[tuple[str, Trace]] = []
     for name in names:
-        traces.append((name, heard(name, seconds)))
+        traces.append((name, heard(name, seconds, drive)))
         if traces[-1][1].interrupted:
             break
     diagnosis = diagnose(traces, expected, seeds)
@@ -98,16 +107,18 @@ def _expected(path: Path | None) -> Expectation | None:
         raise click.UsageError(str(error)) from None
 
 
-def heard(name: str, seconds: float) -> Trace:
-    """The recording of that name, or what a target lets be heard in so many seconds."""
+def heard(name: str, seconds: float, drive: str | None = None) -> Trace:
+    """The recording of that name, or what a target lets be heard in so many seconds; one that can be driven is."""
     if not name.partition(":")[0].isalpha() and Path(name).is_file() and not name.endswith(".toml"):
         name = f"trace:{name}"
     try:
         target = parse(name)
+        if drive is not None:
+            target = targets.drive(target, drive)
         if isinstance(target, TraceTarget):
             return files.read(target.path)
     except (TargetError, TraceError) as error:
         raise click.UsageError(str(error)) from None
     limits = Limits(listen_s=seconds, handshake_s=min(5.0, max(2.0, seconds)))
     with Endings(), progressing() as progress:
-        return run(target, Settings(probes=("live",), limits=limits, deadline_s=seconds + 5.0), progress)
+        return run(target, Settings(probes=("live", "reuse"), limits=limits, deadline_s=seconds + 5.0), progress)

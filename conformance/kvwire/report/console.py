@@ -307,7 +307,7 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
     everything = {WHY[Why.SILENT], WHY[Why.UNREACHABLE]}
     for reason, ids in list(by_reason.items())[:SHOWN]:
         named = (name if len(on) == streams else f"{name} on {_some(on)}" for name, on in ids.items())
-        said = counted(len(ids), "sentences") if reason in everything and not verbose else ", ".join(named)
+        said = counted(len(ids), "sentences") if reason in everything and not verbose else _ids(list(named))
         console.print(Text("open, ", style="magenta") + Text(f"{reason}: {said}", style=""))
         if ways[reason]:
             console.print(Text(f"  to close it: {ways[reason]}", style="dim"))
@@ -319,6 +319,26 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
         console.print(Text(f"not applicable: {said}", style="dim"))
     if declared:
         console.print(Text(f"not declared: {', '.join(dict.fromkeys(declared))}", style="dim"))
+
+
+def _ids(names: Sequence[str]) -> str:
+    """Sentences of a list, those of an area in a row together where they are many: ``REP-001…004 008``."""
+    if len(names) <= SHOWN or any(" " in name for name in names):
+        return ", ".join(names)
+    areas: dict[str, list[tuple[int, int]]] = {}
+    for name in names:
+        area, _, number = name.partition("-")
+        runs = areas.setdefault(area, [])
+        if runs and runs[-1][1] == int(number) - 1:
+            runs[-1] = (runs[-1][0], int(number))
+        else:
+            runs.append((int(number), int(number)))
+    return ", ".join(f"{area}-{' '.join(map(_run, runs))}" for area, runs in areas.items())
+
+
+def _run(run: tuple[int, int]) -> str:
+    first, last = run
+    return f"{first:03}" if first == last else f"{first:03}…{last:03}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.diagnosis.advice import following, troubles
 from kvwire.conclusion.diagnosis.agreement import Agreement, compare
 from kvwire.conclusion.diagnosis.expectation import Difference, Expectation, differences
+from kvwire.conclusion.diagnosis.reuse import Reused, reuse
 from kvwire.conclusion.diagnosis.stream_profile import Profiler, StreamProfile, profilers
 from kvwire.conclusion.result import Result, What
 from kvwire.conclusion.untried import Why
@@ -32,7 +33,11 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``kvwire doctor`` says, as JSON. ``broken`` are sentences, without those that follow from others."""
+    """What ``kvwire doctor`` says, as JSON.
+
+    ``broken`` are sentences, without those that follow from others.
+    ``reuse`` are the prompts that were run, each with what was announced and what was reused of it.
+    """
 
     format: str
     targets: list[str]
@@ -41,15 +46,16 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     broken: list[Named]
     differences: list[Difference]
     agreements: list[Agreement]
+    reuse: list[Reused]
     next: list[str]
 
     @property
     def clean(self) -> bool:
         """Whether nothing was found that keeps a consumer from hits, and something was heard."""
-        parted = any(agreement.parting is not None for agreement in self.agreements)
-        return not (self.troubles or self.broken or self.differences or parted) and any(
-            one.batches for one in self.streams
-        )
+        parted = any(one.parting is not None for one in self.agreements)
+        parted = parted or any(one.parting is not None for one in self.reuse)
+        found = self.troubles or self.broken or self.differences or parted
+        return not found and any(one.batches for one in self.streams)
 
 
 def diagnose(
@@ -60,6 +66,7 @@ def diagnose(
     made: list[Profiler] = []
     broken: list[Named] = []
     noticed: list[Named] = []
+    reused: list[Reused] = []
     known = registry.load()
     for at, (_, trace) in enumerate(traces, 1):
         found = profilers(trace, seeds)
@@ -70,6 +77,7 @@ def diagnose(
         report = conclude(trace, known, _profile(found))
         lead = f"{at}:" if len(traces) > 1 else ""
         broken += [Named(stream=f"{lead}{one.stream}", text=one.text) for one in _broken(report)]
+        reused += [one for info in trace.header.streams for one in reuse(trace, info)]
         noticed += [Named(stream="", text=one.text) for one in report.notices if one.what in NOTICED]
     heard = [profiler.made() for profiler in made]
     return Diagnosis(
@@ -80,6 +88,7 @@ def diagnose(
         broken=broken,
         differences=list(differences(expected, heard)) if expected is not None else [],
         agreements=list(compare(made)),
+        reuse=reused,
         next=[line for target, _ in traces[:1] for line in following(target, heard)],
     )
 
