@@ -90,7 +90,8 @@ def test_a_sentence_that_many_streams_break_is_shown_once() -> None:
     ]
     text = report(msgspec.structs.replace(made, records=tuple(records)))
     assert text.count("FAIL KVW-ENV-005 on rank-0 and 31 more streams") == 1
-    assert text.count("KVW-ENV-005") == 1  # and how to see it again
+    assert text.count("KVW-ENV-005") == 1
+    assert text.count("--only ENV-005") == 1
 
 
 def test_lines_of_areas_are_not_broken_within_one() -> None:
@@ -162,7 +163,7 @@ def test_a_failure_is_told_under_the_one_that_it_follows_from_and_all_are_counte
 def test_what_is_open_says_how_it_is_closed_and_long_lists_are_short() -> None:
     text = report(told())
     assert "to close it: run with --thorough, or let its engine do such things meanwhile" in text
-    assert re.search(r"open, nothing was seen that could have broken it: .*?LIV-001 003…005", " ".join(text.split()))
+    assert re.search(r"open, nothing was seen that could have broken it: .*?LIV-001 003…007", " ".join(text.split()))
     passive = report(trace(heard(*range(1, 10)), target="zmq:"))
     assert "to close it: listen for longer while it works (--for 60)" in passive
 

@@ -276,11 +276,14 @@ def _holes(report: Result, console: Console) -> None:
     if not report.holes:
         return
     console.print()
-    for hole in report.holes[:SHOWN]:
+    alike: dict[str, list[str]] = {}
+    for hole in report.holes:
         numbers = hole.first if hole.first == hole.last else f"{hole.first}…{hole.last}"
-        console.print(Text(f"hole {numbers} on {hole.stream}: {hole.attribution} ({hole.why})", style="dim"))
-    if len(report.holes) > SHOWN:
-        more = len(report.holes) - SHOWN
+        alike.setdefault(f"hole {numbers} on {{}}: {hole.attribution} ({hole.why})", []).append(hole.stream)
+    for said, streams in list(alike.items())[:SHOWN]:
+        console.print(Text(said.replace("{}", _some(streams), 1), style="dim"))
+    if len(alike) > SHOWN:
+        more = len(alike) - SHOWN
         console.print(Text(f"… and {more} more hole{'s' if more > 1 else ''}", style="dim"))
 
 
@@ -308,9 +311,9 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
     for reason, ids in list(by_reason.items())[:SHOWN]:
         named = (name if len(on) == streams else f"{name} on {_some(on)}" for name, on in ids.items())
         said = counted(len(ids), "sentences") if reason in everything and not verbose else _ids(list(named))
-        console.print(Text("open, ", style="magenta") + Text(f"{reason}: {said}", style=""))
+        pointed(console, "open, ", "magenta", f"{reason}: {said}")
         if ways[reason]:
-            console.print(Text(f"  to close it: {ways[reason]}", style="dim"))
+            pointed(console, "  to close it: ", "dim", ways[reason])
     if len(by_reason) > SHOWN:
         rest = [name for ids in list(by_reason.values())[SHOWN:] for name in ids]
         console.print(Text("open, ", style="magenta") + Text(f"for other reasons (-v): {', '.join(rest)}", style=""))
@@ -338,7 +341,8 @@ def _ids(names: Sequence[str]) -> str:
 
 def _run(run: tuple[int, int]) -> str:
     first, last = run
-    return f"{first:03}" if first == last else f"{first:03}…{last:03}"
+    between = "…" if last > first + 1 else " "
+    return f"{first:03}" if first == last else f"{first:03}{between}{last:03}"
 
 
 def _some(names: Sequence[str]) -> str:

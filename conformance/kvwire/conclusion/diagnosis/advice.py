@@ -61,8 +61,9 @@ def troubles(profile: StreamProfile) -> Iterator[str]:
         yield (
             f"blocks are stored that are resident already, {_times(profile.twice)}: who counts copies never drops them"
         )
-    if len(profile.forms) > 1 or "mixed" in profile.forms:
-        yield f"events have several forms ({', '.join(profile.forms)}): a strict decoder loses whole batches"
+    forms = sorted(profile.forms.keys() - {"array"} or profile.forms)  # of an array alone it is not known whose it is
+    if len(forms) > 1 or "mixed" in forms:
+        yield f"events have several forms ({', '.join(forms)}): a strict decoder loses whole batches"
     if profile.other_adapters:
         yield (
             f"extra keys without the name of their adapter, in {profile.other_adapters} stores: hashes and events "
@@ -99,8 +100,9 @@ def _hashing(profile: StreamProfile) -> Iterator[str]:
             f"a block is named by the hash of its last {function.finer} tokens: hash {function.finer} tokens at a "
             "time, not a block"
         )
-    labels = [label for label in profile.labels if label != function.function]
-    if labels and not any(function.function.startswith(label) for label in labels):
+    found = [one.function for one in profile.functions]
+    labels = sorted(label for label in profile.labels if not any(name.startswith(label) for name in found))
+    if labels:
         yield f"events say {_listed(labels)}, and the hashes are those of {function.function}"
     if function.blocks < function.tried:
         others = [f"{one.blocks} are those of {one.function}" for one in profile.functions[1:3] if not one.mistake]
