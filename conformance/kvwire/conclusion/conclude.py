@@ -84,7 +84,8 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
 class Listening:
     """A run in which nothing is done to the publisher, judged while its records come.
 
-    Nothing that was judged is kept: O(resident), the horizon, and what no message is (connections, requests).
+    Nothing that was judged is kept but how each stream began: O(resident), the horizon, and what no message is
+    (connections, requests).
     ``digests``: it makes the digest of the recording itself.
     """
 

@@ -21,7 +21,7 @@ from kvwire.report.evidence import Course, Evidence
 from kvwire.report.grouping import broken
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import counted, short, singular
+from kvwire.report.words import closing, counted, short, singular
 
 WIDTH, HEIGHT, MARGIN = 960, 180, 8
 """Size of the picture of a stream's course, in units of its view box."""
@@ -68,9 +68,10 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why sentences are open; ``wanted``: the profile wants at least one of them shown."""
+    """Why sentences are open, and what would close them; ``wanted``: the profile wants at least one of them shown."""
 
     reason: str
+    closing: str
     ids: tuple[str, ...]
     wanted: bool
 
@@ -222,15 +223,19 @@ def _shown(finding: Finding, evidence: Evidence | None) -> Shown:
 
 
 def _open(report: Result) -> Iterator[Reason]:
-    by_reason: dict[tuple[str, bool], list[str]] = {}
+    by_reason: dict[tuple[str, str, bool], list[str]] = {}
     missing = set(report.summary.conclusive_missing)
     for outcome in report.outcomes:
         if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
-            key = message(outcome, report.run.mode), outcome.requirement in missing
+            way = closing(outcome.why or Why.UNDECIDED, report.run.level)
+            key = message(outcome, report.run.mode), way, outcome.requirement in missing
             named = by_reason.setdefault(key, [])
             if outcome.requirement not in named:
                 named.append(outcome.requirement)
-    reasons = [Reason(reason=reason, ids=tuple(ids), wanted=wanted) for (reason, wanted), ids in by_reason.items()]
+    reasons = [
+        Reason(reason=reason, closing=way, ids=tuple(ids), wanted=wanted)
+        for (reason, way, wanted), ids in by_reason.items()
+    ]
     yield from sorted(reasons, key=lambda reason: not reason.wanted)
 
 

@@ -15,7 +15,7 @@ from kvwire.report.console import MARKS, place
 from kvwire.report.grouping import broken
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import counted, short, singular
+from kvwire.report.words import closing, counted, short, singular
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!])")
 SHOWN = 50
@@ -116,11 +116,12 @@ def _row(outcome: result.Outcome, lead: str) -> str:
 
 
 def _open(report: Result) -> Iterator[str]:
-    by_reason: dict[str, list[str]] = {}
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for outcome in report.outcomes:
         if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
             wanted = "**" if standing(report, outcome) is Standing.ERROR else ""
-            named = by_reason.setdefault(message(outcome, report.run.mode), [])
+            way = closing(outcome.why or Why.UNDECIDED, report.run.level)
+            named = by_reason.setdefault((message(outcome, report.run.mode), way), [])
             if (name := f"{wanted}{short(outcome.requirement)}{wanted}") not in named:
                 named.append(name)
     if not by_reason:
@@ -128,8 +129,8 @@ def _open(report: Result) -> Iterator[str]:
     number = sum(map(len, by_reason.values()))
     yield f"<details><summary>{counted(number, 'sentences')} not proven</summary>"
     yield ""
-    for reason, names in by_reason.items():
-        yield f"- {literal(reason)}: {', '.join(names)}"
+    for (reason, way), names in by_reason.items():
+        yield f"- {literal(reason)}: {', '.join(names)}" + (f" (to close it: {literal(way)})" if way else "")
     yield ""
     yield "</details>"
     yield ""
