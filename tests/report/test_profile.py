@@ -10,8 +10,8 @@ from tests.kit.stories import Story, cleared, everything, stored
 from kvwire.conclusion import result
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.diagnosis import beginning
-from kvwire.conclusion.diagnosis.diagnosis import diagnose
 from kvwire.conclusion.diagnosis.recognition import seeded
+from kvwire.conclusion.doctor import diagnose
 from kvwire.conclusion.result import Result
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.report.faces import Format, face

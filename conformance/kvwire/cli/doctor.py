@@ -15,9 +15,9 @@ from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.cli.judging import progressing
 from kvwire.cli.screen import screen
 from kvwire.conclusion.diagnosis import expectation
-from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose
 from kvwire.conclusion.diagnosis.draft import draft
 from kvwire.conclusion.diagnosis.expectation import Expectation, ExpectationError
+from kvwire.conclusion.doctor import Diagnosis, diagnose
 from kvwire.judges.verdict import Exit
 from kvwire.report.doctor import render
 from kvwire.report.visible import ascii_json

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kvwire.conclusion.diagnosis.agreement import Agreement
-from kvwire.conclusion.diagnosis.diagnosis import Diagnosis
 from kvwire.conclusion.diagnosis.reuse import Reused
 from kvwire.conclusion.diagnosis.stream_profile import StreamProfile
+from kvwire.conclusion.doctor import Diagnosis
 from kvwire.report.profile import STREAMS, by_text, labelled, lines, pointed
 from kvwire.report.visible import safe
 from kvwire.report.words import counted

@@ -20,7 +20,7 @@ import msgspec
 from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.diagnosis import expectation
-from kvwire.conclusion.diagnosis.diagnosis import diagnose
+from kvwire.conclusion.doctor import diagnose
 from kvwire.report.faces import FORMATS, face
 from kvwire.standard import registry, resources, statement
 from kvwire.trace import files

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.kit.stories import Event, Story, block, cleared, stored
 
-from kvwire.conclusion.diagnosis.diagnosis import diagnose
 from kvwire.conclusion.diagnosis.reuse import Reused, reuse
+from kvwire.conclusion.doctor import diagnose
 from kvwire.trace.calls import CacheCall
 
 PROMPT = list(range(500, 516))
