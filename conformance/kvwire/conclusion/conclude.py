@@ -362,12 +362,14 @@ class _Places:
         return msgspec.structs.replace(finding, where=added)
 
     def _before(self, record: int) -> str | None:
-        """What had been asked of the publisher when a message came."""
-        if (message := self._kept.get(record)) is None:
-            return None
-        calls = self._calls.get(message.stream, [])
-        at = bisect.bisect_left(calls, record, key=lambda call: call[0])
-        return f"{calls[at - 1][1].asked_for} in record {calls[at - 1][0]}" if at else None
+        """What had been asked of the publisher when a message came, or in the record itself."""
+        message = self._kept.get(record)
+        streams = self._calls if message is None else [message.stream]
+        for calls in (self._calls.get(stream, []) for stream in streams):
+            at = bisect.bisect_right(calls, record, key=lambda call: call[0])
+            if at and (message is not None or calls[at - 1][0] == record):
+                return f"{calls[at - 1][1].asked_for} in record {calls[at - 1][0]}"
+        return None
 
 
 def _line(
