@@ -63,6 +63,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="outcome"):
     """The verdict on one requirement and stream; ``expected`` is the reason why it is no surprise.
 
+    ``follows`` is the requirement that is broken in the same events, or by the blocks that they stored, where this one
+    is told under it.
+
     ``why`` of what is INCONCLUSIVE or NOT-APPLICABLE is one of a closed list, and ``reason`` says it in words.
     ``lacks`` is what the run could not do of what the sentence needs: verbs of the adapter, ``replayable``; or what
     would have to be declared: a field of the statement, and its value.
@@ -81,6 +84,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     findings: list[Finding] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     expected: str = ""
+    follows: str = ""
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="hole"):
