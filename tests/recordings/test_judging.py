@@ -89,7 +89,7 @@ def test_one_stream_comes_out_whatever_the_number_of_workers(folder: Path) -> No
     assert stream(list(answers(found, Asked(), 3, told.append))) == stream(alone)
     assert told[-1] == len(found)
     by_name = {one.recording.name: one for one in alone}
-    assert by_name["none.mcap"].recording.error.endswith("none.mcap: not an MCAP file: it begins with other bytes")
+    assert by_name["none.mcap"].recording.error == "not an MCAP file: it begins with other bytes"
     assert by_name["cut.kvtrace"].recording.ended == "cut"
     ours = by_name["mutant-integer-ts.mcap"].result
     single = answer(Unit(name="x", paths=(SESSIONS / "mutant-integer-ts.kvtrace",)), Asked()).result
@@ -151,10 +151,10 @@ def test_a_fault_of_the_harness_is_the_error_of_one_recording(
 ) -> None:
     real = judging.read
 
-    def broken(recording: files.Recording, asked: Asked) -> object:
+    def broken(recording: files.Recording, asked: Asked, **fields: object) -> object:
         if recording.header.target.startswith("mutant:"):
             raise KeyError("planted")
-        return real(recording, asked)
+        return real(recording, asked, **fields)  # type: ignore[arg-type]
 
     monkeypatch.setattr(judging, "read", broken)
     errors = [one.recording.error for one in answers(units([folder]), Asked(), 1) if one.recording.error]

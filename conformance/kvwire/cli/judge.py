@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +22,8 @@ from kvwire.cli.judging import (
 from kvwire.cli.screen import screen
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, ended, line, read
+from kvwire.recordings.cluster import ClusterError, connected
+from kvwire.recordings.judging import Answer, Asked, ended, line, read
 from kvwire.recordings.many import Tally, answers, default_workers
 from kvwire.recordings.units import Unit, units
 from kvwire.report.faces import face, print_to
@@ -37,6 +38,7 @@ from kvwire.trace.records import TraceError
 ENDED = {"cut": "cut short", "interrupted": "whole, but interrupted", "whole": "whole"}
 TELL_RECORDS = 5000
 """After how many records progress is shown."""
+Judge = Callable[[Sequence[Unit], Asked, Callable[[int], None]], Generator[Answer, None, None]]
 
 
 @click.command("judge")
@@ -53,12 +55,18 @@ TELL_RECORDS = 5000
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Judge several recordings by so many processes (one a processor)."
 )
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Judge several recordings by the workers of a Dask cluster: the address of its scheduler, tcp://HOST:8786.",
+)
 def judge_command(
     paths: tuple[Path, ...],
     options: Options,
     ports: tuple[str, ...],
     topic: str | None,
     workers: int | None,
+    cluster: str | None,
 ) -> int:
     """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
 
@@ -68,12 +76,14 @@ def judge_command(
 
     Several give one result stream, in the order in which they are named, and one line each; the parts of one recording
     (FILE.0001 …) are judged as one. One that cannot be read, or whose worker dies, is an error that is named, and the
-    others are judged all the same.
+    others are judged all the same. The workers of a cluster read the recordings by themselves, under the same paths.
 
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """
     told = Told(ports=dict(map(_port, ports)), topic=topic)
-    return judged(paths, options, workers, told)
+    if workers is not None and cluster is not None:
+        raise click.UsageError("--workers are processes here, --cluster those elsewhere: give one of them")
+    return judged(paths, options, workers, told, cluster)
 
 
 def _port(text: str) -> tuple[int, int | None]:
@@ -88,7 +98,13 @@ def _port(text: str) -> tuple[int, int | None]:
     return found
 
 
-def judged(paths: Sequence[Path], options: Options, workers: int | None = None, told: Told | None = None) -> int:
+def judged(
+    paths: Sequence[Path],
+    options: Options,
+    workers: int | None = None,
+    told: Told | None = None,
+    cluster: str | None = None,
+) -> int:
     """Judge, report, and give the exit code.
 
     Raises:
@@ -107,7 +123,14 @@ def judged(paths: Sequence[Path], options: Options, workers: int | None = None, 
         with Endings(patience=1, said=FINISHING) as endings:
             code = _one(found[0], options)
             return Exit.INTERRUPTED if endings.told else code
-    return _many(found, options, workers or default_workers())
+    if cluster is None:
+        count = workers or default_workers()
+        return _many(found, options, lambda units, asked, tell: answers(units, asked, count, tell))
+    try:
+        with connected(cluster) as there:
+            return _many(found, options, there.answers)
+    except ClusterError as error:
+        raise click.UsageError(f"--cluster: {error}") from None
 
 
 def _one(unit: Unit, options: Options) -> int:
@@ -145,7 +168,7 @@ def _one(unit: Unit, options: Options) -> int:
     return reported(outcome, options)
 
 
-def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
+def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
     if "badge" in options.files:
         raise click.UsageError(f"--badge is of one result, and there are {len(found)} recordings")
     tally, interrupted = Tally(), False
@@ -156,7 +179,7 @@ def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
         out = None if stream is None else stack.enter_context(stream.open("wb"))
         stack.enter_context(Endings())
         progress = stack.enter_context(progressing())
-        told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
+        told = judge(found, options.how, lambda count: progress(f"judged {count} of {len(found)}"))
         try:
             with contextlib.closing(told):
                 for answer in told:
@@ -175,7 +198,8 @@ def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
     if options.github:
         click.echo(face(kept, "github"), nl=False)
     if not options.quiet:
-        screen().print(totals(total, len(found)))
+        for text in totals(safe(total), len(found)):
+            screen().print(text)
     return Exit.INTERRUPTED if total.exit is None else total.exit
 
 

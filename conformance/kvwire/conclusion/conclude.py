@@ -9,9 +9,10 @@ import msgspec
 
 from kvwire.conclusion import provenance, result
 from kvwire.conclusion.description import event_at
+from kvwire.conclusion.fleet import Member
 from kvwire.conclusion.hearing import Hearing
 from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
-from kvwire.conclusion.notices import death, notices
+from kvwire.conclusion.notices import death, members, notices
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted, summary
 from kvwire.conclusion.untried import Heard, Why, inconclusive, lacking, not_applicable
@@ -100,6 +101,7 @@ class Listening:
         self.hearing = Hearing(header)
         numbers = {stream.name: Ranges() for stream in header.streams} if len(header.streams) > 1 else {}
         self._numbers = numbers
+        self._judged: Sequence[Judged] = ()
         self.streams = {
             stream.name: Passing(header, stream, registry, profile, numbers=numbers, replays=replays, horizon=horizon)
             for stream in header.streams
@@ -131,9 +133,13 @@ class Listening:
         hearing.digest = recorded
         if self._digest is not None:
             hearing.digest = self._digest.end(hearing.header, interrupted=interrupted, cut=bool(cut))
-        judged = [stream.judged(self.only) for stream in self.streams.values()]
+        judged = self._judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)
+
+    def members(self) -> tuple[Member, ...]:
+        """What the streams show that those of others are held against, when the run is over."""
+        return members(self.hearing, self._judged, prefixes=True)
 
 
 def concluded(

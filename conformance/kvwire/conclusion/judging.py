@@ -15,6 +15,7 @@ import msgspec
 
 from kvwire.cache.chains import Strand
 from kvwire.cache.deferred import Deferred, Waiting
+from kvwire.cache.identity import Identity
 from kvwire.cache.parity import Place as Sized
 from kvwire.conclusion.description import Appearance, remarks
 from kvwire.conclusion.extra_instances import attacked, count
@@ -43,7 +44,7 @@ from kvwire.wire.plain import Read, Reader
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """One stream, judged. ``senders``: what other counters it has, and since when (``t_ns``). ``kept`` are the messages
-    in which findings were made, by record.
+    in which findings were made, by record, ``identity`` what its hashes stand for, where nobody drove it.
     """
 
     stream: StreamInfo
@@ -55,6 +56,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...]
     kept: Mapping[int, Record]
+    identity: Identity | None = None
 
     @property
     def form(self) -> Form:
@@ -528,6 +530,7 @@ class Passing:
                 *self.follower.notes(),
             ),
             kept=self.facts.kept,
+            identity=self.facts.identity,
         )
 
     def outcomes(self, only: frozenset[str] | None = None) -> tuple[Outcome, ...]:
