@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from kvwire.history.rhythm import Heard, allowed_s, stopped
@@ -10,7 +12,7 @@ S = 10**9
 
 
 def heard(*times: float, began: float = 0.0, ended: float = 100.0) -> Heard:
-    pauses = [after - before for before, after in zip(times, times[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(times)]
     return Heard(
         began_ns=int(began * S),
         first_ns=int(times[0] * S),
