@@ -154,6 +154,7 @@ class TestCluster:
         with connected(workers.scheduler_address) as there:
             found = list(there.answers(units([folder]), Asked(), killer))
         assert killer.killed
+        assert [one.recording.error for one in found if one.recording.name != "none.mcap"] == [""] * 6
         assert stream(found) == alone
 
     def test_a_recording_that_kills_every_worker_is_named_and_the_others_are_judged(
@@ -165,8 +166,10 @@ class TestCluster:
             found = list(there.answers(units([folder]), Asked(), killer))
         dead = [one for one in found if one.recording.error.startswith("the workers that judged it died")]
         assert killer.killed
-        assert len(dead) == 1
-        assert sum(one.result is None for one in found) == 2  # and the one that is no recording
+        assert dead
+        errors = {one.recording.name for one in found if one.recording.error}
+        assert errors == {"none.mcap", *(one.recording.name for one in dead)}
+        assert len(errors) < len(found)
 
     def test_errors_name_the_file_and_the_worker(self, workers: LocalCluster, folder: Path) -> None:
         path = folder / "clear.mcap"
@@ -220,7 +223,7 @@ class TestCluster:
     ) -> None:
         """The last one: it takes the workers away."""
         monkeypatch.setattr(cluster, "ALONE_S", 1.0)
-        monkeypatch.setattr(cluster, "CONNECT_S", 1.0)
+        monkeypatch.setattr(cluster, "WORKER_S", 1.0)
         with connected(workers.scheduler_address) as there:
             workers.scale(0)
             while workers.scheduler.workers:

@@ -11,8 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.trace.test_recordings import run, streamed
+from tests.watch.test_together import told
 
 from kvwire import cli
+from kvwire.conclusion.result import Total
 from kvwire.judges.verdict import Exit
 from kvwire.recordings import judging, many
 from kvwire.recordings.judging import Answer, Asked, answer, dumped
@@ -174,6 +176,33 @@ def test_the_command_judges_a_folder(folder: Path, tmp_path: Path, capsys: pytes
     assert rows[-1].startswith("7 recordings: 1 ERROR, 1 FAIL, ")
     assert "FAIL          mutant-integer-ts.mcap: 10 batches; breaks BAT-002" in "\n".join(rows)
     assert any(row.startswith("INCONCLUSIVE  cut.kvtrace:") and "cut short" in row for row in rows)
+
+
+def test_what_recordings_show_together_is_said_once_and_stands_in_the_last_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    for name, algorithm in (("a", "v1_block_key"), ("b", "v2_sha256_64/u32")):
+        trace = told(algorithm)
+        streams = (msgspec.structs.replace(trace.header.streams[0], endpoint=f"tcp://{name}:5557"),)
+        header = msgspec.structs.replace(trace.header, streams=streams, profile="core", clock_ns=10**18)
+        files.write(msgspec.structs.replace(trace, header=header), fleet / f"{name}.mcap")
+    outs = [tmp_path / "one", tmp_path / "two"]
+    for out, n in zip(outs, "12", strict=True):
+        assert cli.run(["judge", str(fleet), "--json", str(out), "--workers", n]) in (
+            Exit.CONFORMANT,
+            Exit.INCONCLUSIVE,
+        )
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    last = outs[0].read_bytes().splitlines()[-1]
+    total = msgspec.json.decode(last, type=Total)
+    assert [notice.what for notice in total.notices] == ["one-rank", "hashes-differ"]
+    assert schemas.validate("result", msgspec.json.decode(last)) == []
+    assert cli.run(["verify", str(outs[0]), str(fleet)]) == Exit.CONFORMANT
+    printed = capsys.readouterr().out
+    assert printed.count("two streams carry rank 0: a.mcap, b.mcap\n") == 2
+    assert printed.count("b.mcap and a.mcap hash one prompt differently: 0 of 8 shared prefixes alike") == 2
 
 
 def test_what_is_of_one_result_only_is_refused_for_several(folder: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_one_that_is_heard_again_before_it_is_told_is_not_told() -> None:
 def told(algorithm: str) -> Trace:
     story = Story(can=(), replay=False)
     story.connect()
-    story.send(stored([algorithm]))
+    story.send(stored([algorithm], size=16))
     for seed in range(4):
         blocks = text(2, seed=seed)
         story.send(event(chain(algorithm, blocks), blocks))

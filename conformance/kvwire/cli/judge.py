@@ -210,6 +210,7 @@ def _tell(answer: Answer, options: Options, out: IO[bytes] | None) -> None:
     if options.quiet:
         return
     report = None if answer.result is None else safe(answer.result)
-    screen().print(row(safe(answer.recording), report))
+    short = report is not None  # one line each, however many sentences they break
+    screen().print(row(safe(answer.recording), report), no_wrap=short, overflow="ellipsis" if short else None)
     if options.verbose and answer.result is not None:
         print_to(screen(), [answer.result], verbose=True)

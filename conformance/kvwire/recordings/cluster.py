@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 CONNECT_S = 10.0
-"""How long the scheduler is waited for, and then its first worker."""
+"""How long the scheduler is waited for."""
+WORKER_S = 30.0
+"""How long its first worker is waited for: one that died begins anew."""
 ALONE_S = 30.0
 """After so long without any worker, or without the scheduler, nothing more is waited for."""
 LOOK_S = 0.5
@@ -98,7 +100,7 @@ def connected(address: str) -> Iterator[Cluster]:
         raise ClusterError(f"no scheduler answers at {address} within {CONNECT_S:g} s{why}") from None
     try:
         try:
-            client.wait_for_workers(1, timeout=CONNECT_S)
+            client.wait_for_workers(1, timeout=WORKER_S)
         except TimeoutError:
             raise ClusterError(f"the cluster has no worker: start some with `dask worker {address}`") from None
         yield Cluster(client, address)

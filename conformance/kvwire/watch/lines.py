@@ -74,7 +74,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case "more":
                 said = f"{self.of} {place}: {self.count} more"
             case _:
-                said = f"{self.what} {place}: {self.text}"
+                said = f"{self.what}{' ' * bool(place)}{place}: {self.text}"
         return visible(f"{self.at} {said}")
 
     @property
