@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from distributed import LocalCluster
 
 DISTRIBUTED = importlib.util.find_spec("distributed") is not None or bool(os.environ.get("CI"))
+"""In continuous integration its absence is no excuse."""
 needs_distributed = pytest.mark.skipif(not DISTRIBUTED, reason="distributed is not installed: kvwire[cluster]")
 LONG = 400
 """So many batches take a worker longer than it takes to stop it."""
