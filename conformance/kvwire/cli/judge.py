@@ -177,7 +177,7 @@ def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
     with contextlib.ExitStack() as stack:
         stream = options.files.get("json")
         out = None if stream is None else stack.enter_context(stream.open("wb"))
-        stack.enter_context(Endings())
+        endings = stack.enter_context(Endings())
         progress = stack.enter_context(progressing())
         told = judge(found, options.how, lambda count: progress(f"judged {count} of {len(found)}"))
         try:
@@ -187,6 +187,8 @@ def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
                     _tell(answer, options, out)
                     if keeps and answer.result is not None:
                         kept.append(answer.result)
+                    if endings.told:  # raised where nobody heard it, in a finalizer of the engine
+                        raise KeyboardInterrupt
         except KeyboardInterrupt:
             interrupted = True
         total = tally.total(interrupted=interrupted)

@@ -27,7 +27,7 @@ WORKER_S = 30.0
 """How long its first worker is waited for: one that died begins anew."""
 ALONE_S = 30.0
 """After so long without any worker, or without the scheduler, nothing more is waited for."""
-LOOK_S = 0.5
+LOOK_S = 0.2
 """How often it is looked how far the cluster is."""
 CLOSE_S = 5.0
 SCHEMES = ("tcp://", "tls://")
