@@ -15,7 +15,8 @@ from tests.kit.stories import Event, Story, block, cleared, everything, payload,
 from tests.kit.whole import Told, passing, told
 
 from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Stream
-from kvwire.conclusion.judging import Passing, records_of
+from kvwire.conclusion.judging import records_of
+from kvwire.conclusion.passing import Passing
 from kvwire.standard.statement import Group, Statement
 from kvwire.trace.records import Trace
 

@@ -11,9 +11,11 @@ from kvwire.conclusion import provenance, result
 from kvwire.conclusion.description import event_at
 from kvwire.conclusion.fleet import Member
 from kvwire.conclusion.hearing import Hearing
-from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
+from kvwire.conclusion.judging import judge_stream
 from kvwire.conclusion.notices import death, members, notices
+from kvwire.conclusion.passing import Passing, passes
 from kvwire.conclusion.result import Result
+from kvwire.conclusion.showing import Judged
 from kvwire.conclusion.summary import Wanted, summary
 from kvwire.conclusion.untried import Heard, Why, inconclusive, lacking, not_applicable
 from kvwire.history.follower import HORIZON, Horizon

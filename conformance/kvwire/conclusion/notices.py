@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from kvwire.conclusion.fleet import Fleet, Member, listed, member, seconds
 from kvwire.conclusion.hearing import Hearing
-from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import Notice
+from kvwire.conclusion.showing import Judged
 from kvwire.history.rhythm import allowed_s
 from kvwire.trace.calls import CacheCall
 from kvwire.trace.detail import SocketEvent

@@ -17,7 +17,7 @@ import msgspec
 
 from kvwire.conclusion.conclude import Listening
 from kvwire.conclusion.fleet import Member, member
-from kvwire.conclusion.judging import Passing, passes
+from kvwire.conclusion.passing import Passing, passes
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.history.follower import HORIZON, Horizon

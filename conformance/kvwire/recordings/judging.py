@@ -11,7 +11,7 @@ from kvwire.conclusion import expected_failures
 from kvwire.conclusion.conclude import Listening, conclude
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.fleet import Member
-from kvwire.conclusion.judging import passes
+from kvwire.conclusion.passing import passes
 from kvwire.conclusion.result import Ended, Recording, Result, Total
 from kvwire.conclusion.summary import Wanted
 from kvwire.recordings.units import Unit
