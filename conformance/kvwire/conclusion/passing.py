@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 
+from kvwire.cache.cases import Place as Sized
 from kvwire.cache.chains import Strand
 from kvwire.cache.deferred import Deferred, Waiting
-from kvwire.cache.parity import Place as Sized
 from kvwire.conclusion.description import remarks
 from kvwire.conclusion.outcome import outcomes
 from kvwire.conclusion.showing import Judged, Showing, stated
