@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -28,6 +28,7 @@ from kvwire.trace import files
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
+    from distributed.scheduler import WorkerState
 
 DISTRIBUTED = importlib.util.find_spec("distributed") is not None or bool(os.environ.get("CI"))
 """In continuous integration its absence is no excuse."""
@@ -59,7 +60,7 @@ def workers() -> Iterator[LocalCluster]:
     """A scheduler in this process, and two workers that are processes."""
     from distributed import LocalCluster
 
-    with LocalCluster(  # type: ignore[no-untyped-call]
+    with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
     ) as made:
         yield made
@@ -70,6 +71,12 @@ def stream(found: Sequence[Answer]) -> bytes:
     for one in found:
         tally.add(one)
     return b"".join([*(one.dump() for one in found), msgspec.json.encode(tally.total())])
+
+
+def registered(of: LocalCluster) -> dict[str, WorkerState]:
+    """The workers that the scheduler knows, by address."""
+    assert of.scheduler is not None
+    return of.scheduler.workers
 
 
 class Killer:
@@ -83,7 +90,7 @@ class Killer:
         if self.killed:
             return
         for nanny in self.of.workers.values():
-            process, known = nanny.process, self.of.scheduler.workers.get(nanny.worker_address)
+            process, known = nanny.process, registered(self.of).get(nanny.worker_address)
             if process is None or known is None:
                 continue  # it begins anew
             os.kill(process.pid, signal.SIGSTOP)
@@ -177,7 +184,7 @@ class TestCluster:
         size = path.stat().st_size
         task = Task(unit=Unit(name="clear", paths=(path,)), sizes=(size,), asked=Asked(), judges=cluster._judges())
         gone = Unit(name="gone", paths=(folder / "gone.mcap",))
-        wrong = {
+        wrong: dict[str, dict[str, Any]] = {
             f"cannot read {folder / 'gone.mcap'} (No such file or directory): each worker reads": {"unit": gone},
             f"has another file at {path}: {size} bytes, and here it has 7": {"sizes": (7,)},
             "has another standard or other judges: install this kvwire there": {"judges": ("", "")},
@@ -227,7 +234,8 @@ class TestCluster:
         monkeypatch.setattr(cluster, "WORKER_S", 1.0)
         with connected(workers.scheduler_address) as there:
             workers.scale(0)
-            while workers.scheduler.workers:
+            deadline = time.monotonic() + 60
+            while registered(workers) and time.monotonic() < deadline:
                 time.sleep(0.1)
             (found, *_) = there.answers(units([folder / "clear.mcap", folder / "gap.mcap"]), Asked())
         assert found.recording.error.endswith("has had no scheduler or no worker for 1 s")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -203,6 +207,26 @@ def test_what_recordings_show_together_is_said_once_and_stands_in_the_last_line(
     printed = capsys.readouterr().out
     assert printed.count("two streams carry rank 0: a.mcap, b.mcap\n") == 2
     assert printed.count("b.mcap and a.mcap hash one prompt differently: 0 of 8 shared prefixes alike") == 2
+
+
+def test_on_a_terminal_a_row_does_not_stand_behind_the_line_of_progress(folder: Path) -> None:
+    leader, follower = os.openpty()
+    named = [str(folder / name) for name in ("clear.kvtrace", "gap.kvtrace.gz", "eviction.kvtrace")]
+    command = [sys.executable, "-m", "kvwire", "judge", *named, "--workers", "1"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, stdout=follower, stderr=follower, env=environment) as process:
+        os.close(follower)
+        said = b""
+        with contextlib.suppress(OSError):  # Linux's word for the end of a terminal
+            while block := os.read(leader, 65536):
+                said += block
+        process.wait(60)
+    os.close(leader)
+    text = said.decode()
+    assert "judged 2 of 3 …" in text
+    assert "3 recordings: 1 INCONCLUSIVE, 2 PASS" in text
+    erased = re.split(r"\x1b\[[0-9]?K", text)
+    assert not [line for line in erased if " of 3 …" in line and "PASS" in line]
 
 
 def test_what_is_of_one_result_only_is_refused_for_several(folder: Path, tmp_path: Path) -> None:

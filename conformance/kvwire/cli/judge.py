@@ -184,7 +184,8 @@ def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
             with contextlib.closing(told):
                 for answer in told:
                     tally.add(answer)
-                    _tell(answer, options, out)
+                    with progress.aside():
+                        _tell(answer, options, out)
                     if keeps and answer.result is not None:
                         kept.append(answer.result)
                     if endings.told:  # raised where nobody heard it, in a finalizer of the engine
