@@ -52,6 +52,7 @@ def alike(trace: Trace) -> Told:
         assert quick.showing.appearance.events == slow.showing.appearance.events
         assert quick.showing.appearance.form == slow.showing.appearance.form
         assert quick.facts.ledger.resident() == slow.facts.ledger.resident()
+        assert quick.facts.identity.prefixes(4096) == slow.facts.identity.prefixes(4096)
     return expected
 
 

@@ -76,7 +76,8 @@ def stream(found: Sequence[Answer]) -> bytes:
 def registered(of: LocalCluster) -> dict[str, WorkerState]:
     """The workers that the scheduler knows, by address."""
     assert of.scheduler is not None
-    return of.scheduler.workers
+    workers: dict[str, WorkerState] = of.scheduler.workers
+    return workers
 
 
 class Killer:
