@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ import pytest
 from tests.kit.needs import needs_program
 
 from kvwire import cli
+from kvwire.cli.examples import commands as every_command
 from kvwire.cli.root import main
 from kvwire.judges.verdict import Exit
 from kvwire.standard import resources
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "implementations" / "README.md"])
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "implementations" / "README.md"])
 
 if not (ROOT / "docs").is_dir():
     pytest.skip("needs a checkout", allow_module_level=True)
@@ -39,7 +42,7 @@ def commands(page: Path) -> Iterator[str]:
         for line in block.splitlines():
             found = re.match(r"(?:\$ |\s*- )?(kvwire [a-z].*)", line)
             if found is not None:
-                yield re.split(r"\s{3,}|  +#| \(", found[1])[0]
+                yield re.split(r"\s{3,}|  +#| \(| > ", found[1])[0]
 
 
 def written() -> list[Any]:
@@ -68,10 +71,98 @@ def test_the_commands_are_found() -> None:
     assert len(written()) > 40
 
 
+def anchors(page: Path) -> set[str]:
+    """What a link into a page may name: its headings, as sites and GitHub spell them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_link_to_a_file_leads_to_one(page: Path) -> None:
-    for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
-        assert (page.parent / link).exists(), link
+def test_each_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{link}#{anchor}"
+
+
+def test_the_index_names_each_page() -> None:
+    named = re.findall(r"\]\(([a-z-]+\.md)", (DOCS / "README.md").read_text(encoding="utf-8"))
+    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= set(named)
+
+
+INSTALLED = re.compile(r"pip3? install\b((?: +-{1,2}[\w-]+)*)((?: +[^\s`&|]+)+)")
+
+
+def test_no_page_installs_kvwire_from_where_it_is_not() -> None:
+    sources = [*PAGES, *(ROOT / "conformance").rglob("*.py"), ROOT / "action.yml", *(ROOT / "examples").rglob("*file")]
+    found = 0
+    for page in sources:
+        for _, what in INSTALLED.findall(page.read_text(encoding="utf-8")):
+            for word in (word.strip("'\"`.,)").lower() for word in what.split()):
+                found += 1
+                assert not re.match(r"kvwire(\[|$|[=<>~])", word), f"{page.relative_to(ROOT)}: pip install {word}"
+    assert found >= 6
+
+
+def quoted() -> list[Any]:
+    """What a page quotes of a file, marked with its name."""
+    blocks = re.compile(r"<!-- from: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
+    found = [(page.name, *match) for page in PAGES for match in blocks.findall(page.read_text(encoding="utf-8"))]
+    return [pytest.param(file, code, id=f"{page}: {file}") for page, file, code in found]
+
+
+@pytest.mark.parametrize(("file", "code"), quoted())
+def test_what_a_page_quotes_stands_in_the_file(file: str, code: str) -> None:
+    assert code in (ROOT / file).read_text(encoding="utf-8")
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading; an empty first cell is that of the row before."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    lines = text[text.index(f"\n## {heading}\n") + len(heading) + 5 :].split("\n## ")[0].splitlines()
+    found: list[list[str]] = []
+    for line in [line for line in lines if line.startswith("|")][2:]:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        found.append([cells[0] or found[-1][0], *cells[1:]])
+    return found
+
+
+def test_the_exit_codes_are_those_of_the_code() -> None:
+    assert [int(row[0]) for row in rows("exit-codes.md", "Exit codes")] == [int(code) for code in Exit]
+    (code, checks, _) = rows("exit-codes.md", "Exit codes")[int(Exit.INCONCLUSIVE)]
+    assert code == "3"
+    assert checks.startswith("inconclusive")
+
+
+def test_each_option_that_names_a_file_is_told() -> None:
+    told: set[tuple[str, str]] = set()
+    for heading in ("Files that are written", "Files that are read"):
+        for names, options, _ in rows("exit-codes.md", heading):
+            for name in re.findall(r"`([^`]+)`", names):
+                told |= {(name, option) for option in re.findall(r"`(--[^`]+)`", options)}
+    there = {
+        (name, max(option.opts, key=len))
+        for name, command in every_command(main)
+        for option in command.params
+        if isinstance(option, click.Option) and isinstance(option.type, click.Path)
+    }
+    assert told == there
+
+
+def test_the_program_that_answers_vectors_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = [block for language, block in _FENCED.findall((DOCS / "vectors.md").read_text(encoding="utf-8"))
+              if language == "python"]  # fmt: skip
+    program = tmp_path / "requests.py"
+    program.write_text(blocks[1], encoding="utf-8")
+    asked = ["vectors", "verify", "--only", "replay/request", "--", sys.executable]
+    assert cli.run([*asked, str(program)]) == Exit.CONFORMANT
+    shown = capsys.readouterr().out.strip()
+    assert shown in (DOCS / "vectors.md").read_text(encoding="utf-8")
+    program.write_text(blocks[1].replace('"big"', '"little"'), encoding="utf-8")
+    assert cli.run([*asked, str(program)]) == Exit.NOT_CONFORMANT
+    assert "the number is read little-endian" in capsys.readouterr().out
 
 
 def test_a_copy_of_the_vectors_is_held_against_the_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +224,7 @@ def test_the_code_of_the_pages_is_python() -> None:
     for page in PAGES:
         for language, block in _FENCED.findall(page.read_text(encoding="utf-8")):
             if language == "python":
-                compile(block, str(page), "exec")
+                compile(textwrap.dedent(block), str(page), "exec")
 
 
 def test_messages_are_judged_as_the_page_says() -> None:

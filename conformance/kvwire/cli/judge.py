@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import IO
 
 import click
 import msgspec
@@ -19,7 +18,7 @@ from kvwire.cli.judging import (
     progressing,
     reported,
 )
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import Growing, say, screen, wrote
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.cluster import ClusterError, connected
@@ -49,16 +48,16 @@ Judge = Callable[[Sequence[Unit], Asked, Callable[[int], None]], Generator[Answe
     "ports",
     multiple=True,
     metavar="PORT[:REPLAY]",
-    help="Of a packet capture: a publish port, and its replay port; nothing else is read then. Repeatable.",
+    help="Of a capture: read these ports only; repeatable.",
 )
-@click.option("--topic", help="Of a packet capture: the topic that the publisher declares.")
+@click.option("--topic", metavar="TEXT", help="Of a capture: the topic that is declared.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Judge several recordings by so many processes (one a processor)."
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes for several recordings (one a core)."
 )
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Judge several recordings by the workers of a Dask cluster: the address of its scheduler, tcp://HOST:8786.",
+    help="Several by the workers of a Dask cluster: tcp://HOST:8786.",
 )
 def judge_command(
     paths: tuple[Path, ...],
@@ -70,13 +69,11 @@ def judge_command(
 ) -> int:
     """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
 
-    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap), a packet capture (pcap, pcapng) of a publisher's ports as
-    `tcpdump -s 0 -w kv.pcap port 5557` makes it, or a folder of them. A capture is judged passively; publish and replay
-    ports are found by what is spoken there, and --port names them where too little shows it.
+    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap), a packet capture (pcap, pcapng) of a publisher's ports, or a
+    folder of them. A capture is judged passively; what is spoken at a port says which it is, or --port.
 
     Several give one result stream, in the order in which they are named, and one line each; the parts of one recording
-    (FILE.0001 …) are judged as one. One that cannot be read, or whose worker dies, is an error that is named, and the
-    others are judged all the same. The workers of a cluster read the recordings by themselves, under the same paths.
+    (FILE.0001 …) are judged as one. What cannot be read is an error that is named, and the others are judged.
 
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """
@@ -161,7 +158,7 @@ def _one(unit: Unit, options: Options) -> int:
         raise click.UsageError(str(error)) from None
     if not options.quiet:
         parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
-        click.echo(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
+        say(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
     if outcome is None:
         assert trace is not None
         return finish(trace, options)
@@ -175,8 +172,8 @@ def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
     kept: list[Result] = []
     keeps = options.github or not options.files.keys() <= {"json"}
     with contextlib.ExitStack() as stack:
-        stream = options.files.get("json")
-        out = None if stream is None else stack.enter_context(stream.open("wb"))
+        out = Growing(options.files.get("json"))
+        stack.callback(out.close)
         endings = stack.enter_context(Endings())
         progress = stack.enter_context(progressing())
         told = judge(found, options.how, lambda count: progress(f"judged {count} of {len(found)}"))
@@ -193,23 +190,20 @@ def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
         except KeyboardInterrupt:
             interrupted = True
         total = tally.total(interrupted=interrupted)
-        if out is not None:
-            out.write(line(total))
-    for kind, path in options.files.items():
-        if kind != "json":
-            path.write_bytes(face(kept, kind))
+        out.write(line(total))
+    written = wrote((path, face(kept, kind)) for kind, path in options.files.items() if kind != "json")
     if options.github:
         click.echo(face(kept, "github"), nl=False)
     if not options.quiet:
         for text in totals(safe(total), len(found)):
             screen().print(text)
-    return Exit.INTERRUPTED if total.exit is None else total.exit
+    if total.exit is None:
+        return Exit.INTERRUPTED
+    return total.exit if written and not out.failed else Exit.ERROR
 
 
-def _tell(answer: Answer, options: Options, out: IO[bytes] | None) -> None:
-    if out is not None:
-        out.write(answer.dump())
-        out.flush()
+def _tell(answer: Answer, options: Options, out: Growing) -> None:
+    out.write(answer.dump())
     if options.quiet:
         return
     report = None if answer.result is None else safe(answer.result)

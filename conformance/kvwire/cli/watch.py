@@ -13,8 +13,9 @@ import click
 from kvwire.attack.endings import Endings
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
-from kvwire.cli.judging import FILE, writable
+from kvwire.cli.judging import FILE
 from kvwire.cli.quantities import Duration, Place
+from kvwire.cli.screen import say, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Recording
 from kvwire.conclusion.summary import Wanted
@@ -95,7 +96,7 @@ def watch_command(
         )
         failed = watch.run(lambda: bool(endings.told), seconds)
         for why in failed:
-            click.echo(f"kvwire: {why}", err=True)
+            say(f"kvwire: {why}", err=True)
         return _finish(watch.results(), lines, result, failed=bool(failed))
 
 
@@ -117,13 +118,13 @@ def _serving(host: str, port: int) -> Serving:
     try:
         from kvwire.watch.metrics import Serving
     except ModuleNotFoundError:
-        raise click.UsageError("--metrics needs prometheus-client: `pip install kvwire[watch]`") from None
+        raise click.UsageError("--metrics needs prometheus-client: `python -m pip install prometheus-client`") from None
     try:
         serving = Serving(host, port)
     except OSError as error:
         raise click.UsageError(f"--metrics {host}:{port}: {error.strerror or error}") from None
     shown = f"[{host}]" if ":" in host else host
-    click.echo(f"kvwire: http://{shown}:{serving.port}/metrics and /healthz", err=True)
+    say(f"kvwire: http://{shown}:{serving.port}/metrics and /healthz", err=True)
     return serving
 
 
@@ -150,8 +151,8 @@ def _finish(results: Sequence[Ended], lines: Lines, path: Path | None, *, failed
     total = tally.total()
     if len(results) > 1:
         written += line(total)
-    if path is not None:
-        path.write_bytes(written)
+    if path is not None and not wrote([(path, written)]):
+        failed = True
     if failed and total.exit != Exit.NOT_CONFORMANT:
         return Exit.ERROR
     return Exit.ERROR if total.exit is None else total.exit
