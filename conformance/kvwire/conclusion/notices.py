@@ -38,7 +38,7 @@ def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     gone = {name for notice in found for name in notice.streams}
     quiet: dict[str, float] = {}
     fleet = Fleet()
-    fleet.add(members(hearing, judged, prefixes=len(judged) > 1))
+    fleet.add(members(hearing, judged, prefixes=False))  # a run says by itself how its streams agree
     together = list(fleet.notices())
     stopped = {name for notice in together if notice.what == "stopped" for name in notice.streams}
     ended: dict[str, tuple[float, float]] = {}
