@@ -152,7 +152,10 @@ class Cluster:
     def _look(self) -> None:
         """Wait a little, and see whether anybody is left to wait for."""
         time.sleep(LOOK_S)
-        there = self._client.status == "running" and bool(self._client.scheduler_info()["workers"])
+        there = False
+        if self._client.status == "running":
+            with contextlib.suppress(OSError):  # it has gone since
+                there = bool(self._client.nthreads())
         now = time.monotonic()
         self._alone_since = None if there else now if self._alone_since is None else self._alone_since
 
