@@ -57,7 +57,7 @@ Judge = Callable[[Sequence[Unit], Asked, Callable[[int], None]], Generator[Answe
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Several by the workers of a Dask cluster: tcp://HOST:8786.",
+    help="Several by a Dask cluster: tcp://HOST:8786.",
 )
 def judge_command(
     paths: tuple[Path, ...],
