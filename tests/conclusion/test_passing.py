@@ -12,7 +12,8 @@ from tests.kit.stories import Story, everything
 from tests.kit.whole import passing, told, whole
 
 from kvwire.conclusion.conclude import Listening, conclude
-from kvwire.conclusion.judging import Passing, records_of
+from kvwire.conclusion.judging import records_of
+from kvwire.conclusion.passing import Passing
 from kvwire.conclusion.watching import Watcher
 from kvwire.history.follower import Follower, Horizon
 from kvwire.judges.verdict import Verdict

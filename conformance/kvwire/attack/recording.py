@@ -177,6 +177,7 @@ def _header(target: ListenTarget, opened: Opened, *, replays: bool) -> Header:
         profile=default_profile(opened.statement, streams),
         implementation=opened.implementation,
         probes=(LIVE,),
+        clock_ns=time.time_ns() - time.monotonic_ns(),
         statement=opened.statement,
         streams=infos,
     )

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
+from rich.status import Status
 
 from kvwire.cli.baseline import expectations, today
 from kvwire.cli.quantities import Size
@@ -26,7 +27,6 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.trace.records import Trace
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-Progress = Callable[[str], None]
 FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
 """The faces of a result that have an option each that names a file."""
 
@@ -129,15 +129,36 @@ def _asked(profile: str | None, expected: Path | None, wanted: Wanted, memory: i
     return Asked(wanted=wanted, profile=profile, expected=entries, today=today(), held=(memory - BESIDE_BYTES) // 2)
 
 
+class Progress:
+    """Says what is being done, on a terminal; nothing in a pipe."""
+
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+
+    def __call__(self, text: str) -> None:
+        """Something is being done now."""
+        if self._status is not None:
+            self._status.update(f"{text} …")
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Inside, something else is printed, and its line makes room."""
+        if self._status is not None:
+            self._status.stop()
+        yield
+        if self._status is not None:
+            self._status.start()
+
+
 @contextlib.contextmanager
 def progressing() -> Iterator[Progress]:
-    """What is being done, on a terminal; nothing in a pipe."""
+    """What is being done, while it is."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield Progress(None)
         return
     with console.status("…") as status:
-        yield lambda text: status.update(f"{text} …")
+        yield Progress(status)
 
 
 def finish(judged: Trace, options: Options) -> int:

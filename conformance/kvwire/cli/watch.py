@@ -19,7 +19,7 @@ from kvwire.cli.judging import FILE
 from kvwire.cli.quantities import Duration, Place
 from kvwire.cli.screen import say, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
-from kvwire.conclusion.result import Recording, Result
+from kvwire.conclusion.result import Recording
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.judging import Answer, dumped, line
@@ -29,7 +29,7 @@ from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
 from kvwire.watch.beside import StreamState, Violations
 from kvwire.watch.lines import Line, Lines
-from kvwire.watch.watching import Watch
+from kvwire.watch.watching import Ended, Watch
 
 if TYPE_CHECKING:
     from kvwire.watch.metrics import Serving
@@ -142,12 +142,13 @@ def _show(
         serving.view = View(at=now, streams=streams, violations=violations)
 
 
-def _finish(results: Sequence[tuple[str, Result | None]], lines: Lines, path: Path | None, *, failed: bool) -> int:
+def _finish(results: Sequence[Ended], lines: Lines, path: Path | None, *, failed: bool) -> int:
     """Say what it came to, write the result stream, and give the exit code."""
     tally, written = Tally(), b""
-    for name, found in results:
+    for name, found, members in results:
         why = "" if found is not None else "it was never listened to"
-        answer = Answer(recording=Recording(name=visible(name), ended="whole", error=why), result=found)
+        told = Recording(name=visible(name), ended="whole", error=why)
+        answer = Answer(recording=told, result=found, members=members)
         tally.add(answer)
         written += answer.dump() if len(results) > 1 or found is None else dumped(found)
         if found is not None:

@@ -12,10 +12,13 @@ from kvwire.conclusion import provenance, result
 from kvwire.conclusion.causes import followed
 from kvwire.conclusion.description import event_at, in_words
 from kvwire.conclusion.diagnosis.beginning import Beginning, Told
+from kvwire.conclusion.fleet import Member
 from kvwire.conclusion.hearing import Hearing
-from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
-from kvwire.conclusion.notices import death, notices
+from kvwire.conclusion.judging import judge_stream
+from kvwire.conclusion.notices import death, members, notices
+from kvwire.conclusion.passing import Passing, passes
 from kvwire.conclusion.result import Result
+from kvwire.conclusion.showing import Judged
 from kvwire.conclusion.summary import Wanted, summary
 from kvwire.conclusion.untried import Heard, Why, inconclusive, lacking, not_applicable
 from kvwire.history.follower import HORIZON, Horizon
@@ -110,6 +113,7 @@ class Listening:
         self.beginning = Beginning(header.streams)
         numbers = {stream.name: Ranges() for stream in header.streams} if len(header.streams) > 1 else {}
         self._numbers = numbers
+        self._judged: Sequence[Judged] = ()
         self.streams = {
             stream.name: Passing(header, stream, registry, profile, numbers=numbers, replays=replays, horizon=horizon)
             for stream in header.streams
@@ -142,10 +146,14 @@ class Listening:
         hearing.digest = recorded
         if self._digest is not None:
             hearing.digest = self._digest.end(hearing.header, interrupted=interrupted, cut=bool(cut))
-        judged = [stream.judged(self.only) for stream in self.streams.values()]
+        judged = self._judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         told = self.beginning.told()
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted, told)
+
+    def members(self) -> tuple[Member, ...]:
+        """What the streams show that those of others are held against, when the run is over."""
+        return members(self.hearing, self._judged, prefixes=True)
 
 
 def concluded(

@@ -120,6 +120,8 @@ What = Literal[
     "nothing-came",
     "stopped",
     "one-rank",
+    "hashes-differ",
+    "clocks",
     "several-senders",
     "refused",
     "capture",
@@ -190,11 +192,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 class Total(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="total"):
     """The last line of a stream of several recordings: how many there are, by verdict, and the exit code.
 
-    ``verdict`` and ``exit`` are absent when it was interrupted.
+    ``notices`` are what their streams show only when they are held against each other. ``verdict`` and ``exit`` are
+    absent when it was interrupted.
     """
 
     recordings: int
     verdicts: dict[str, int]
+    notices: list[Notice] = msgspec.field(default_factory=list)
     verdict: Verdict | None = None
     exit: int | None = None
     interrupted: bool = False

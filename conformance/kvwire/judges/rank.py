@@ -17,7 +17,7 @@ from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import PAUSE_S, Stalls, Wait, sure
 from kvwire.trace.calls import ResidentCall, StartCall
-from kvwire.trace.instances import ADAPTER, begun, fell_silent, why_no_ranks
+from kvwire.trace.instances import ADAPTER, begun, why_no_ranks
 from kvwire.trace.marks import RankWait, TailDone
 from kvwire.trace.records import Record, Records, told
 from kvwire.trace.stimuli import offers, prompts
@@ -76,8 +76,6 @@ class Rank(Area):
                     self.constant(batch, batch.reading.rank)
                     self.declared(batch, batch.reading.rank, ranks[name])
         self.one_stream_each(members, batches)
-        for said in fell_silent({f"rank {ranks[name]}": found for name, found in members.items()}).values():
-            self.one_stream_each.note(said)
 
     @judge("KVW-RNK-001", memory="O(1)")
     def in_range(self, say: Say, batch: Batch, flaw: Flaw | None) -> None:

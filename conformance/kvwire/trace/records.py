@@ -154,7 +154,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``probes`` names what was run, ``left_out`` what would have applied and was not run; ``plan`` tells of each probe
     what it serves, and why it was not carried out (empty where probes were chosen by name, and in older traces).
     ``life_from_start`` says that the harness started the publisher itself, so that its
-    first life began on this trace. ``part`` stands in a file that holds a part of a recording.
+    first life began on this trace. ``clock_ns`` is what turns the times of records into nanoseconds since 1970, by the
+    clock of the host that recorded: held against other recordings only. ``part`` stands in a file that holds a part of
+    a recording.
     """
 
     trace: str
@@ -171,6 +173,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: tuple[str, ...] = ()
     plan: tuple[Planned, ...] = ()
     life_from_start: bool = False
+    clock_ns: int | None = None
     statement: Statement = Statement()
     streams: tuple[StreamInfo, ...] = ()
     part: Part | None = None

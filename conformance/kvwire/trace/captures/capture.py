@@ -52,6 +52,7 @@ def open_capture(path: Path, told: Told | None = None) -> tuple[Header, Iterator
         target=f"trace:{reading.named(path.name)}",
         level="passive",
         profile="replay" if replays else "core",
+        clock_ns=0,
         streams=infos,
     )
     streams = {key: _name(survey.same.get(key, key)) for key in survey.keys}
