@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from tests.kit.needs import needs_program
 from kvwire import cli
 from kvwire.cli.examples import commands as every_command
 from kvwire.cli.root import main
+from kvwire.conclusion import expected_failures
 from kvwire.judges.verdict import Exit
-from kvwire.standard import resources
+from kvwire.standard import registry, resources
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -40,7 +42,7 @@ def commands(page: Path) -> Iterator[str]:
         if language not in ("", "console", "ini", "yaml"):
             continue
         for line in block.splitlines():
-            found = re.match(r"(?:\$ |\s*- )?(kvwire [a-z].*)", line)
+            found = re.match(r"(?:\$ |\s*- |commands = |\s+kvwire: )?(kvwire [a-z].*)", line)
             if found is not None:
                 yield re.split(r"\s{3,}|  +#| \(| > ", found[1])[0]
 
@@ -149,6 +151,35 @@ def test_each_option_that_names_a_file_is_told() -> None:
         if isinstance(option, click.Option) and isinstance(option.type, click.Path)
     }
     assert told == there
+
+
+def block(page: str, language: str) -> str:
+    """The first block of a language on a page."""
+    return next(str(code) for kind, code in _FENCED.findall((DOCS / page).read_text("utf-8")) if kind == language)
+
+
+def test_the_expected_failure_of_the_page_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "expected.toml"
+    file.write_text(block("ci.md", "toml"), encoding="utf-8")
+    (entry,) = expected_failures.read(file, registry.load())
+    assert entry.id == "KVW-REP-006"
+    assert entry.expires is not None
+
+
+def test_the_tox_environments_of_the_page_are_read(tmp_path: Path) -> None:
+    config = ConfigParser(interpolation=None)
+    config.read_string(block("ci.md", "ini"))
+    assert config.sections() == ["testenv:kvwire", "testenv:py3{11,12,13}-{unit,kvwire}"]
+
+
+def test_a_release_is_what_an_environment_does_and_a_signed_upload() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    environments = ConfigParser(interpolation=None)
+    environments.read(ROOT / "tox.ini", encoding="utf-8")
+    assert ".ci/release.py" in environments["testenv:release"]["commands"]
+    ordered = ("tox run -e release", "attest-build-provenance", "upload-artifact", "gh-action-pypi-publish")
+    places = [workflow.index(step) for step in ordered]
+    assert places == sorted(places)
 
 
 def test_the_program_that_answers_vectors_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
