@@ -153,9 +153,14 @@ def test_each_option_that_names_a_file_is_told() -> None:
     assert told == there
 
 
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of a language on a page."""
+    return [code for kind, code in _FENCED.findall((DOCS / page).read_text(encoding="utf-8")) if kind == language]
+
+
 def block(page: str, language: str) -> str:
-    """The first block of a language on a page."""
-    return next(str(code) for kind, code in _FENCED.findall((DOCS / page).read_text("utf-8")) if kind == language)
+    """The first of them."""
+    return blocks(page, language)[0]
 
 
 def test_the_expected_failure_of_the_page_is_read(tmp_path: Path) -> None:
@@ -183,15 +188,14 @@ def test_a_release_is_what_an_environment_does_and_a_signed_upload() -> None:
 
 
 def test_the_program_that_answers_vectors_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = [block for language, block in _FENCED.findall((DOCS / "vectors.md").read_text(encoding="utf-8"))
-              if language == "python"]  # fmt: skip
+    answers = blocks("vectors.md", "python")[1]
     program = tmp_path / "requests.py"
-    program.write_text(blocks[1], encoding="utf-8")
+    program.write_text(answers, encoding="utf-8")
     asked = ["vectors", "verify", "--only", "replay/request", "--", sys.executable]
     assert cli.run([*asked, str(program)]) == Exit.CONFORMANT
     shown = capsys.readouterr().out.strip()
     assert shown in (DOCS / "vectors.md").read_text(encoding="utf-8")
-    program.write_text(blocks[1].replace('"big"', '"little"'), encoding="utf-8")
+    program.write_text(answers.replace('"big"', '"little"'), encoding="utf-8")
     assert cli.run([*asked, str(program)]) == Exit.NOT_CONFORMANT
     assert "the number is read little-endian" in capsys.readouterr().out
 
