@@ -2,7 +2,8 @@
 
 `publish` numbers a batch and puts it into a bounded queue. Everything else happens in one thread, which owns
 all sockets: it encodes, sends, retains, answers replay requests and CURVE handshakes. A batch that cannot be
-queued, encoded or sent is lost whole, and its number with it: the hole is how consumers learn of the loss.
+queued, encoded or sent is lost whole, and its number with it: the hole is how consumers learn of the loss. What clients
+can make it hold is bounded in `guard` and, for replay, in `replay`.
 """
 
 import atexit
@@ -21,6 +22,7 @@ from kvwire_reference.backlog import Backlog
 from kvwire_reference.binding import bind, check_free, ipc_file
 from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
 from kvwire_reference.endpoints import Cause, EndpointError, check_endpoints, parse
+from kvwire_reference.guard import ClientLimits, Guard, GuardCounters, prepare
 from kvwire_reference.outlet import Counters, NullPublisher
 from kvwire_reference.replay import Entry, Frames, ReplayCounters, ReplayLimits, ReplayServer, Ring
 from kvwire_reference.topology import Topology
@@ -53,7 +55,8 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     world size. `wildcard` permits to listen on every interface, `ephemeral` to let the system choose a port.
     `max_queue` batches may wait, `send_mark` wait for one slow subscriber, `ring` are retained for replay. An idle
     stream carries an empty batch every `heartbeat` seconds, if set; a stream begins with `AllBlocksCleared` if
-    `clear_first`.
+    `clear_first`. What the clients of each of the two sockets may cost is `client_limits`, what replay may,
+    `replay_limits`.
     """
 
     endpoint: str = "tcp://127.0.0.1:5557"
@@ -71,6 +74,7 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float | None = None
     clear_first: bool = True
     curve: CurveServer | None = None
+    client_limits: ClientLimits = ClientLimits()
     replay_limits: ReplayLimits = ReplayLimits()
 
 
@@ -113,6 +117,7 @@ class ZmqPublisher:
         self._deadline = math.inf
         self._last_offer = time.monotonic()
         self._last_ts = 0.0
+        self._guard = Guard(config.client_limits)
         self._gate: Gatekeeper | None = None
         self._replay: ReplayServer | None = None
         self._replay_moved = False
@@ -140,6 +145,11 @@ class ZmqPublisher:
     def replay_counters(self) -> ReplayCounters:
         """What became of the replay requests so far."""
         return msgspec.structs.replace(self._replay.counters) if self._replay else ReplayCounters()
+
+    @property
+    def guard_counters(self) -> GuardCounters:
+        """Connections that were ended so far, so that clients stay within their bounds."""
+        return msgspec.structs.replace(self._guard.counters)
 
     def publish(self, batch: Batch) -> bool:
         """Offer a batch; return whether it was accepted. Never waits, whatever subscribers do.
@@ -224,6 +234,7 @@ class ZmqPublisher:
         self._wake_sent, self._wake_heard = socket.socketpair()
         self._wake_sent.setblocking(False)
         self.context: Context = zmq.Context()
+        self._guard = Guard(self.config.client_limits)
         self._poller = zmq.Poller()
         self._poller.register(self._wake_heard, zmq.POLLIN)
         self._files: list[Path] = []
@@ -238,6 +249,7 @@ class ZmqPublisher:
                 self._poller.register(self._replay.router, zmq.POLLIN)
                 self.replay_endpoint = self._bind(self._replay.router, self.replay_endpoint)
             self.endpoint = endpoint
+            self._guard.start()
         except BaseException:
             self._close()
             raise
@@ -259,13 +271,19 @@ class ZmqPublisher:
         if self.config.curve is not None:
             serve_curve(unbound, self.config.curve)
         unbound.set(zmq.IPV6, int(parse(endpoint).ipv6))
+        prepare(unbound, endpoint, self.config.client_limits)
+        door = self._guard.add(unbound, curve=self.config.curve is not None)
         bind(unbound, endpoint)
         if (file := ipc_file(endpoint)) is not None:
             self._files.append(file)
-        return unbound.get_string(zmq.LAST_ENDPOINT)
+        door.endpoint = unbound.get_string(zmq.LAST_ENDPOINT)
+        if self._replay is not None and unbound is self._replay.router:
+            self._replay.door = door
+        return door.endpoint
 
     def _close(self) -> None:
         """Close every socket, wait for those that linger, and leave no file of an ipc endpoint behind."""
+        self._guard.stop()
         self.context.destroy()
         self._wake_sent.close()
         self._wake_heard.close()

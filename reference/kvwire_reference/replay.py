@@ -5,6 +5,11 @@ as it was sent live, then an end marker. A client may be slow, may pause and may
 stream must not notice. So nothing here waits: each client has a cursor, each turn of the publisher
 moves every cursor a little, and what the socket does not take now is tried again next turn. An end
 marker is a promise that all was handed over, hence a client given up never gets one.
+
+What clients can make it hold beside the ring [KVW-REP-019]: the pipes of `clients` that are answered
+and of as many that were given up or stopped reading, each `send_mark` batches, of large ones as many
+as `pipe_bytes` hold, but at least `LEAST_MARK`. Whoever exceeds that loses the connection. Requests are
+bounded by `waiting_per_client` once they are whole, and by the guard before.
 """
 
 import time
@@ -17,11 +22,15 @@ from operator import attrgetter
 import msgspec
 import zmq
 
+from kvwire_reference.guard import Door
 from kvwire_reference.wire import replay_end_frames
 
 Frames = Sequence[bytes]
 
 REQUEST_FRAMES = 3
+LEAST_MARK = 8
+STUCK_S = 1.0
+"""Who took nothing for so long takes nobody's place."""
 SEQUENCE_BYTES = 8
 
 
@@ -71,7 +80,10 @@ class Ring:
 
 
 class ReplayLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay may cost the publisher. `patience` is in seconds, the rest are counts."""
+    """What a replay may cost the publisher. `patience` is in seconds, `…_bytes` in bytes, the rest are counts.
+
+    `clients` are answered at once; one that stopped reading a second ago does not count.
+    """
 
     clients: int = 16
     waiting_per_client: int = 8
@@ -79,6 +91,7 @@ class ReplayLimits(msgspec.Struct, frozen=True, kw_only=True):
     frames_per_turn: int = 256
     request_bytes: int = 65536
     send_mark: int = 64
+    pipe_bytes: int = 8 * 2**20
     patience: float = 15.0
 
 
@@ -101,9 +114,13 @@ class Cursor:
 
 @dataclass(slots=True)
 class Client:
-    """The requests of one peer, answered one after the other, and when it last took a message."""
+    """The requests of one peer, answered one after the other, and when it last took a message.
+
+    `fd` is the descriptor of its connection; -1 where there is none.
+    """
 
     identity: bytes
+    fd: int
     moved_at: float
     cursors: deque[Cursor] = field(default_factory=deque)
 
@@ -119,9 +136,16 @@ class ReplayServer:
         self.router = router
         self.limits = limits
         self.counters = ReplayCounters()
+        self.door: Door | None = None
+        """Where connections are counted and ended, if they are."""
         self._ring = ring
         self._clients: dict[bytes, Client] = {}
+        self._given_up: dict[bytes, Client] = {}
+        """Whose pipes may still be full, the oldest first."""
         self._incoming: list[bytes] = []
+        self._asking = -1
+        """The descriptor of the connection that the newest frame came from."""
+        self._mark = limits.send_mark
 
     @staticmethod
     def prepare(router: "zmq.Socket[bytes]", limits: ReplayLimits) -> None:
@@ -155,13 +179,16 @@ class ReplayServer:
         # stream more than a turn.
         for _ in range(self.limits.frames_per_turn):
             try:
-                frame = self.router.recv(zmq.DONTWAIT)
+                frame = self.router.recv(zmq.DONTWAIT, copy=False)
             except zmq.Again:
                 return
+            if self.door is not None:
+                self._asking = int(frame.get(zmq.SRCFD))
+                self.door.taken(self._asking, len(frame))
             # One frame too many already tells that it is malformed.
             if len(self._incoming) <= REQUEST_FRAMES:
-                self._incoming.append(frame)
-            if not self.router.get(zmq.RCVMORE):
+                self._incoming.append(frame.bytes)
+            if not frame.more:
                 request, self._incoming = self._incoming, []
                 self._handle(request)
 
@@ -183,13 +210,41 @@ class ReplayServer:
 
     def _admit(self, identity: bytes, start: int) -> None:
         client = self._clients.get(identity)
-        if client is None and len(self._clients) < self.limits.clients:
-            client = self._clients[identity] = Client(identity, time.monotonic())
+        if client is None and self._has_room():
+            client = self._clients[identity] = Client(identity, self._asking, time.monotonic())
+            self._given_up.pop(identity, None)
+            self._limit_pipes()
         # One request is being answered, the others wait.
         if client is None or len(client.cursors) > self.limits.waiting_per_client:
             self.counters.refused += 1
             return
         client.cursors.append(Cursor(start, self._ring.newest))
+
+    def _has_room(self) -> bool:
+        """Whether one more is answered; who stopped reading first may lose its connection for it."""
+        if len(self._clients) < self.limits.clients:
+            return True
+        since = time.monotonic() - STUCK_S
+        stuck = [client for client in self._clients.values() if client.moved_at < since]
+        if len(self._clients) - len(stuck) >= self.limits.clients:
+            return False
+        self._keep_few(self.limits.clients - 1, stuck)
+        return True
+
+    def _keep_few(self, most: int, stuck: Sequence[Client]) -> None:
+        """End connections, of those given up and then of the stuck, until at most so many hold a full pipe."""
+        excess = len(self._given_up) + len(stuck) - most
+        for client in [*self._given_up.values(), *stuck][: max(0, excess)]:
+            self._given_up.pop(client.identity, None)
+            if client.identity in self._clients:
+                self._give_up(client)
+            if self.door is not None:
+                self.door.end(client.fd)
+
+    def _limit_pipes(self) -> None:
+        """Have the pipes of all clients hold as many batches as they may; a new one holds `send_mark`."""
+        if self._mark < self.limits.send_mark:
+            self.router.set(zmq.SNDHWM, self._mark)
 
     # Answers
 
@@ -202,6 +257,8 @@ class ReplayServer:
                 # Its pipe is full. That is no error until it lasts.
                 if time.monotonic() - client.moved_at > self.limits.patience:
                     self._give_up(client)
+                    self._given_up[client.identity] = client
+                    self._keep_few(self.limits.clients, ())
                 return taken
             except zmq.ZMQError as error:
                 if error.errno != zmq.EHOSTUNREACH:
@@ -219,6 +276,10 @@ class ReplayServer:
         cursor = client.cursors[0]
         entry = self._ring.at_or_after(cursor.position)
         if entry is not None and entry.number <= cursor.last:
+            mark = max(LEAST_MARK, self.limits.pipe_bytes // (1 + len(entry.frames[-1])))
+            if mark < self._mark:
+                self._mark = mark
+                self._limit_pipes()
             self._send(client.identity, self._answer_item(entry))
             cursor.position = entry.number + 1
         else:

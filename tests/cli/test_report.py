@@ -63,7 +63,8 @@ def test_a_stored_result_is_shown_as_its_run_showed_it(
         (b"", "a result stream has one line `run` and one line `summary`"),
         (b'{"kind":"run"', "line 1: not of a result stream"),
         (b"\xff\xfe\n", "line 1: not of a result stream"),
-        (b'{"kind":"another"}\n', "line 1: not of a result stream"),
+        (b'{"kind":"another"}\n', "a result stream has one line `run` and one line `summary`"),
+        (b'{"kind":"hole"}\n', "line 1: not of a result stream"),
     ],
 )
 def test_what_is_no_result_is_refused_and_nothing_is_overwritten(

@@ -14,8 +14,9 @@ from tests.trace.test_recordings import run, streamed
 
 from kvwire import cli
 from kvwire.judges.verdict import Exit
-from kvwire.recordings import judging
-from kvwire.recordings.judging import Answer, Asked, Tally, answer, answers, dumped
+from kvwire.recordings import judging, many
+from kvwire.recordings.judging import Answer, Asked, answer, dumped
+from kvwire.recordings.many import Tally, answers
 from kvwire.recordings.units import Unit, units
 from kvwire.standard import resources, schemas
 from kvwire.trace import files
@@ -124,7 +125,7 @@ def test_each_part_is_judged_alone_without_a_word_against_it(folder: Path) -> No
 def test_a_worker_that_dies_is_an_error_that_names_the_recording_and_nothing_else_is_lost(folder: Path) -> None:
     found = units([folder])
     waiting = deque(enumerate(found))
-    pool = judging._Pool(Asked(), 2)
+    pool = many._Pool(Asked(), 2)
     done: dict[int, Answer] = {}
     try:
         pool.fill(waiting)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import random
 import time
+import traceback
 from collections.abc import Callable, Sequence
 
 import msgspec
+import zmq
 
 from kvwire.attack.endings import Endings
 from kvwire.attack.probes.catalog import PROBES, plan
@@ -97,7 +99,7 @@ def run(
         try:
             try:
                 _attack(target, settings, progress, recorder, under_way)
-            except (AdapterError, WitnessError) as error:
+            except (AdapterError, WitnessError, zmq.ZMQError) as error:
                 recorder.note(Trouble(text=str(error)))
                 under_way.course.cut(Left.ENDED)
             endings.hold()
@@ -222,6 +224,14 @@ def _probe(session: Session, opened: Opened, course: Course, progress: Progress)
                 session.trouble(f"probe {probe.name}: {error}", session.driven.name)
             course.cut(Left.ENDED, str(error))
             break
+        except zmq.ZMQError as error:  # an endpoint that nobody can use, or too many sockets
+            session.trouble(f"probe {probe.name}: {error}", session.driven.name)
+            course.leave(probe, Left.REFUSED, str(error))
+        except Exception as error:  # noqa: BLE001 - the harness's own fault loses nothing that was found
+            traceback.print_exc()
+            said = f"a fault of the harness, please report it: {type(error).__name__}: {error}"
+            session.trouble(f"probe {probe.name}: {said}", session.driven.name)
+            course.leave(probe, Left.REFUSED, said)
         if (over := _over(session)) is not None:
             course.leave(probe, over)
         del course.todo[0]

@@ -24,6 +24,7 @@ from kvwire.attack.endings import Endings
 from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
     DRAIN_S,
+    FRAME_BYTES,
     LENGTH_BYTES,
     MAXMSGSIZE,
     PATIENCE,
@@ -50,8 +51,12 @@ TICK_S = 0.02
 """How often a waiting condition is asked at least."""
 END_S = 2.0
 """How long each step of ending a child may take."""
-TRACE_BYTES = 2 * 1024**3
-"""How many bytes of frames a recorder holds; beyond it says so and records no more of them."""
+TRACE_BYTES = 192 * 1024**2
+"""How much a recorder holds in memory: the bytes of frames, and what each record and frame costs beside them. Beyond it
+says so and records no more messages.
+"""
+RECORD_BYTES = 1024
+"""What a record costs beside its frames."""
 
 
 class WitnessError(Exception):
@@ -217,6 +222,8 @@ class Recorder:
         self._sights: dict[tuple[str, str], _Sight] = {}
         self._newest: dict[str, int | None] = {}
         self._left = trace_bytes
+        self._left_out = 0
+        """Messages that came when the trace was full."""
         self._must_survive: tuple[str, ...] = ()
 
     # writing
@@ -230,16 +237,15 @@ class Recorder:
         connection: int | None = None,
         t_ns: int | None = None,
     ) -> Record:
-        """Write down what a socket received; ``t_ns`` is now unless given."""
-        return self._add(
-            Record(
-                t_ns=time.monotonic_ns() if t_ns is None else t_ns,
-                source=source,
-                stream=stream,
-                connection=connection,
-                frames=frames,
-            )
+        """Write down what a socket received, unless the trace is full; ``t_ns`` is now unless given."""
+        record = Record(
+            t_ns=time.monotonic_ns() if t_ns is None else t_ns,
+            source=source,
+            stream=stream,
+            connection=connection,
+            frames=frames,
         )
+        return self._add(record) if self._room(frames) else record
 
     def note(
         self, detail: Detail, stream: str = "", *, connection: int | None = None, t_ns: int | None = None
@@ -275,22 +281,28 @@ class Recorder:
         self.pump()  # what came before the stimulus stands before it
         asked_ns = time.monotonic_ns()
         answer: dict[str, Any] = {}
+        told = call
         try:
             yield answer
+            told = call.answered(answer)
         except Refused as refusal:
-            answer = {"refused": str(refusal)}
+            told = call.answered({"refused": str(refusal)})
             raise
         except Unsupported:
-            answer = {"unsupported": call.event}
+            told = call.answered({"unsupported": call.event})
             raise
         except AdapterError as error:
-            answer = {"error": str(error)}
+            told = call.answered({"error": str(error)})
             raise
+        except msgspec.ValidationError as error:
+            said = f"its answer to `{call.event}` does not fit what was asked: {error}"
+            told = call.answered({"error": said})
+            raise AdapterError(said) from None
         except KeyboardInterrupt:
-            answer = {"error": "interrupted"}
+            told = call.answered({"error": "interrupted"})
             raise
         finally:
-            self.note(call.answered(answer), stream, t_ns=asked_ns)
+            self.note(told, stream, t_ns=asked_ns)
 
     @contextmanager
     def surviving(self, *requirements: str) -> Iterator[None]:
@@ -409,8 +421,6 @@ class Recorder:
             return
         stream = witness.streams[item.stream]
         if item.frames is not None:
-            if not self._room(item.frames):
-                return
             self.add(
                 source=witness.source,
                 stream=stream,
@@ -427,10 +437,11 @@ class Recorder:
     def _room(self, frames: tuple[bytes, ...]) -> bool:
         if not self._keep:
             return True
-        self._left -= sum(map(len, frames))
+        self._left -= RECORD_BYTES + sum(map(len, frames)) + FRAME_BYTES * len(frames)
         if self._left < 0 and not self.full:
             self.full = True
             self.note(Trouble(text="the trace is full: what came later is not in it"))
+        self._left_out += self.full
         return not self.full
 
     def wait(self, condition: Callable[[], bool], bound_s: float) -> bool:
@@ -508,6 +519,8 @@ class Recorder:
         self._witnesses.clear()
         self.stalls.end()
         self.pump()
+        if self._left_out:
+            self.note(Trouble(text=f"{self._left_out} messages came when the trace was full"))
 
     def _drain(self, witness: Witness, deadline: float) -> None:
         poll = select.poll()

@@ -11,22 +11,25 @@ output it writes chunks: four bytes of length, big-endian, then a msgpack list o
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 import zmq
 
+from kvwire.attack.holding import HERE
 from kvwire.attack.stalls import StallWatch
 
-RCVHWM = 1_000_000
+RCVHWM = 100_000
 """Messages that may wait in a subscriber: raised, so that a pause of this process loses nothing."""
-MAXMSGSIZE = 256 * 1024 * 1024
+MAXMSGSIZE = 16 * 1024 * 1024
 """The longest frame taken from a stranger, in bytes; a longer one ends its connection."""
 RECONNECT_MS = 20
 """How soon a lost connection is tried again."""
@@ -34,10 +37,20 @@ KEEPALIVE_S, KEEPALIVE_EVERY_S, KEEPALIVE_TRIES = 15, 5, 3
 """A network or host that is gone without a word is noticed after 30 s: the system asks after so long a silence."""
 CONNECT_MS = 5000
 """How long one attempt to connect may take; a network that swallows everything is tried again that soon."""
-WAITING_BYTES = 512 * 1024 * 1024
-"""How much may wait for the parent; beyond it no message is taken until half of it is gone."""
+WAITING_BYTES = 24 * 1024 * 1024
+"""How much may wait for the parent; beyond it messages are thrown away, and counted, until half of it is gone."""
+HELD_BYTES = 112 * 1024 * 1024
+"""By how much a witness may grow: what waits, what is being handed on, and what libzmq holds."""
+CUTS = 3
+"""How often a connection is ended that held too much; then it is not tried again."""
 BURST = 256
 """Messages taken from one socket before the others get their turn."""
+PAUSE_S = 0.005
+"""How long nothing is taken, between two bursts, while what was taken is not taken off this process."""
+BURST_BYTES = 1024 * 1024
+"""And bytes."""
+FRAME_BYTES = 64
+"""What a frame costs beside its bytes."""
 POLL_MS = 200
 DRAIN_S = 2.0
 """How long it goes on handing over after it was told to end."""
@@ -60,6 +73,8 @@ MONITOR_EVENTS = {
     int(zmq.EVENT_DISCONNECTED): DISCONNECTED,
 }
 """The events of libzmq's monitor that are recorded, under its own names."""
+BEGINS = {int(zmq.EVENT_CONNECTED), int(zmq.EVENT_ACCEPTED)}
+"""Those that tell the descriptor of a connection that begins."""
 
 Socket = zmq.Socket[bytes]
 
@@ -111,27 +126,52 @@ class Monitor:
 
     def __init__(self, watched: Socket) -> None:
         self._watched = watched
-        self.socket: Socket = watched.get_monitor_socket(sum(MONITOR_EVENTS))
+        self.socket: Socket = watched.get_monitor_socket(sum(MONITOR_EVENTS) + sum(BEGINS))
+        self.held = HERE.watch()
         self.handshakes = 0
         self.disconnects = 0
+        self.cuts = 0
+        """Connections that were ended for what libzmq held of them, as far as it was said."""
 
     def drain(self) -> list[str]:
         """The names of the events since the last call, in order."""
         names: list[str] = []
         while int(self.socket.get(zmq.EVENTS)) & zmq.POLLIN:
             frame = self.socket.recv_multipart(zmq.DONTWAIT)[0]
-            name = MONITOR_EVENTS[int.from_bytes(frame[:2], sys.byteorder)]
+            event, value = (int.from_bytes(part, sys.byteorder) for part in (frame[:2], frame[2:]))
+            if event in BEGINS:
+                self.held.connected(value)
+                continue
+            name = MONITOR_EVENTS[event]
             if name == HANDSHAKE_SUCCEEDED:
                 self.handshakes += 1
             elif name == DISCONNECTED:
+                self.held.disconnected(value)
                 if self.disconnects == self.handshakes:
                     continue
                 self.disconnects += 1
             names.append(name)
         return names
 
+    def took(self, frames: Sequence[bytes]) -> int:
+        """Count a message that was taken from the socket, and return what it costs."""
+        size = sum(map(len, frames))
+        self.held.taken += 1
+        self.held.taken_bytes += size + 2 * len(frames)
+        return size + FRAME_BYTES * len(frames)
+
+    def said_cut(self) -> str:
+        """What is to be said, once, of a connection that was ended for what libzmq held of it; empty where none was."""
+        cut = self.held.cut
+        if len(cut) == self.cuts:
+            return ""
+        self.cuts = len(cut)
+        said = "the connection was ended: a message has no end, or more comes than can be read"
+        return f"{said} ({cut[-1] / 1e6:.0f} MB were held)"
+
     def close(self) -> None:
         """Stop monitoring and close."""
+        HERE.leave(self.held)
         self._watched.disable_monitor()
         self.socket.close(0)
 
@@ -153,6 +193,9 @@ def prepare(opened: Socket, endpoint: str) -> None:
 class _Subscriber:
     def __init__(self, context: zmq.Context[Socket], index: int, place: Place, patience: Patience) -> None:
         self.index = index
+        self.place = place
+        self.dropped = 0
+        """Messages that were thrown away since it was said."""
         self.socket = context.socket(zmq.SUB)
         prepare(self.socket, place.endpoint)
         self.socket.set(zmq.RCVHWM, patience.rcvhwm)
@@ -168,18 +211,42 @@ class _Subscriber:
         if names := self.monitor.drain():
             now = time.monotonic_ns()
             out.extend(Item(self.index, now, self.monitor.handshakes, event=name) for name in names)
+        if said := self.monitor.said_cut():
+            self._cut(said, out)
 
-    def take(self, out: list[Item]) -> int:
-        """Take up to a burst of messages; return how many."""
-        for taken in range(BURST):
+    def take(self, out: list[Item], *, keep: bool) -> tuple[int, bool]:
+        """Take up to a burst of messages, thrown away unless to ``keep``: what they cost, and whether there is more."""
+        cost = 0
+        for _ in range(BURST):
             try:
                 frames = tuple(self.socket.recv_multipart(zmq.DONTWAIT))
             except zmq.Again:
-                return taken
+                return cost, False
             self.events(out)
+            cost += self.monitor.took(frames)
             # Stamped after the events that stand before it, so that the times of a source never fall.
-            out.append(Item(self.index, time.monotonic_ns(), self.monitor.handshakes, frames))
-        return BURST
+            if keep:
+                out.append(Item(self.index, time.monotonic_ns(), self.monitor.handshakes, frames))
+            else:
+                self.dropped += 1
+            if cost > BURST_BYTES:
+                break
+        return cost, True
+
+    def _cut(self, said: str, out: list[Item]) -> None:
+        said = f"{self.place.endpoint}: {said}"
+        if self.monitor.cuts >= CUTS:
+            leave = self.socket.unbind if self.place.mode == "bind" else self.socket.disconnect
+            with contextlib.suppress(zmq.ZMQError):
+                leave(self.place.endpoint)
+            said += f", {self.monitor.cuts} times: from here on it is left alone"
+        out.append(Item(self.index, time.monotonic_ns(), self.monitor.handshakes, event=TROUBLE, text=said))
+
+    def say_dropped(self, out: list[Item]) -> None:
+        if self.dropped:
+            said = f"what was received was not taken fast enough here: {self.dropped} messages were thrown away"
+            out.append(Item(self.index, time.monotonic_ns(), self.monitor.handshakes, event=TROUBLE, text=said))
+            self.dropped = 0
 
 
 class _Outbox:
@@ -202,7 +269,7 @@ class _Outbox:
 
     def put(self, items: list[Item]) -> None:
         body = self._encode(items)
-        self._chunks.append(memoryview(len(body).to_bytes(LENGTH_BYTES, "big") + body))
+        self._chunks += (memoryview(len(body).to_bytes(LENGTH_BYTES, "big")), memoryview(body))
         self._bytes += LENGTH_BYTES + len(body)
         self.full = self._bytes > self._most
 
@@ -232,38 +299,37 @@ def _open(context: zmq.Context[Socket], config: Config, out: list[Item]) -> list
     return opened
 
 
-def _turn(subscribers: Iterable[_Subscriber], out: list[Item]) -> set[_Subscriber]:
-    """Give each its turn; return those that have more."""
+def _turn(subscribers: Iterable[_Subscriber], outbox: _Outbox, items: list[Item]) -> set[_Subscriber]:
+    """Give each its turn, and hand on what it has; return those that have more."""
     more = set()
+    cost = 0
     for subscriber in subscribers:
-        if subscriber.take(out) == BURST:
+        if not outbox.full:
+            subscriber.say_dropped(items)
+        taken, has_more = subscriber.take(items, keep=not outbox.full)
+        if has_more:
             more.add(subscriber)
-        subscriber.events(out)
+        subscriber.events(items)
+        cost += taken
+        if cost > BURST_BYTES:
+            outbox.put(items)
+            items.clear()
+            cost = 0
+    if items:
+        outbox.put(items)
+        items.clear()
     return more
-
-
-def _too_slow(subscribers: list[_Subscriber]) -> list[Item]:
-    said = "what was received is not taken fast enough here: from here on messages may be lost for this reason"
-    now = time.monotonic_ns()
-    return [Item(one.index, now, one.monitor.handshakes, event=TROUBLE, text=said) for one in subscribers]
-
-
-def _poller(of: dict[int, int]) -> zmq.Poller:
-    poller = zmq.Poller()
-    for fd, events in of.items():
-        poller.register(fd, events)
-    return poller
 
 
 def _hand_over(subscribers: list[_Subscriber], outbox: _Outbox) -> None:
     """What is there at the end, for a bounded time."""
     deadline = time.monotonic() + DRAIN_S
+    items: list[Item] = []
+    for subscriber in subscribers:
+        subscriber.say_dropped(items)
     more = True
     while (more or outbox) and time.monotonic() < deadline:
-        items: list[Item] = []
-        more = bool(_turn(subscribers, items))
-        if items:
-            outbox.put(items)
+        more = bool(_turn(subscribers, outbox, items))
         outbox.push()
         if outbox:
             time.sleep(0.001)
@@ -284,27 +350,22 @@ def run(config: Config, stdin: int, stdout: int) -> None:
         for heard in (subscriber.socket, subscriber.monitor.socket):
             poller.register(heard, zmq.POLLIN)
             by_socket[heard] = subscriber
-    held: dict[int, int] = {stdin: zmq.POLLIN, stdout: zmq.POLLOUT}
     more: set[_Subscriber] = set()
     try:
         while True:
             if items:
                 outbox.put(items)
                 items = []
-                if outbox.full:
-                    outbox.put(_too_slow(subscribers))
             outbox.push()
-            if outbox.full:
-                if stdin in dict(_poller(held).poll(POLL_MS)):
-                    break
-                continue
+            if outbox.full and select.select([stdin], [stdout], [], PAUSE_S)[0]:  # who sends too much may wait
+                break
             poller.register(stdout, zmq.POLLOUT if outbox else 0)
             ready = dict(poller.poll(0 if more else POLL_MS))
             if stdin in ready:
                 break
             # Of many streams few have something at a time, and to ask the others takes longer than to hear those.
             due = more | {by_socket[socket] for socket in ready.keys() & by_socket.keys()}
-            more = _turn((subscriber for subscriber in subscribers if subscriber in due), items)
+            more = _turn((subscriber for subscriber in subscribers if subscriber in due), outbox, items)
             while not watch.found.empty():
                 stall = watch.found.get()
                 items.append(Item(0, stall.ended_ns, 0, event=STALLED, text=f"{stall.ms:.1f}"))
@@ -322,6 +383,7 @@ def main() -> None:
     """Run as the child of a witness."""
     # The terminal's interrupt is for the parent, which wants to hear the rest first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    HERE.most = HELD_BYTES
     config = msgspec.json.decode(sys.argv[1], type=Config)
     run(config, sys.stdin.fileno(), sys.stdout.fileno())
 

@@ -17,6 +17,7 @@ from kvwire.attack.witness import Recorder
 from kvwire.cli.judge import judged
 from kvwire.cli.judging import FILE, FINISHING, Options, finish, judging_options, progressing
 from kvwire.cli.record import sink_of
+from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 
 QUICK_LISTEN_S = 4.0
@@ -101,6 +102,6 @@ def check(
             recorded = run(place, how, progress, Recorder(sink=sink))
         code = finish(recorded, options)
         if sink is not None and sink.failed is not None:
-            click.echo(f"kvwire: --record {sink.failed}", err=True)
+            say(f"kvwire: --record {sink.failed}", err=True)
             return Exit.ERROR
         return Exit.INTERRUPTED if endings.told else code

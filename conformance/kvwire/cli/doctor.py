@@ -12,7 +12,7 @@ from kvwire.attack.probes.kit.session import Limits
 from kvwire.attack.run import Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.cli.judging import progressing
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose
 from kvwire.conclusion.diagnosis.draft import draft
@@ -57,21 +57,23 @@ def doctor(
     keeps a consumer from hits, 1 something was, 2 usage, 3 nothing was heard, 130 interrupted (what was heard is told).
     """  # noqa: D301 - click reads the \b
     expected = _expected(expect)
+    for path, option in ((json_file, "--json"), (draft_file, "--draft")):
+        if path is not None:
+            writable(path, option)
     traces: list[tuple[str, Trace]] = []
     for name in names:
         traces.append((name, heard(name, seconds)))
         if traces[-1][1].interrupted:
             break
     diagnosis = diagnose(traces, expected, seeds)
-    for path, content in (
+    made = (
         (json_file, ascii_json(msgspec.json.format(msgspec.json.encode(diagnosis), indent=1)) + b"\n"),
         (draft_file, draft(diagnosis.streams).encode()),
-    ):
-        if path is not None:
-            _write(path, content)
+    )
+    written = wrote((path, content) for path, content in made if path is not None)
     if not quiet:
         render(diagnosis, screen())
-    return _exit(diagnosis, interrupted=traces[-1][1].interrupted)
+    return Exit.ERROR if not written else _exit(diagnosis, interrupted=traces[-1][1].interrupted)
 
 
 def _exit(diagnosis: Diagnosis, *, interrupted: bool) -> Exit:
@@ -80,13 +82,6 @@ def _exit(diagnosis: Diagnosis, *, interrupted: bool) -> Exit:
     if not any(profile.batches for profile in diagnosis.streams):
         return Exit.INCONCLUSIVE
     return Exit.CONFORMANT if diagnosis.clean else Exit.NOT_CONFORMANT
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _expected(path: Path | None) -> Expectation | None:

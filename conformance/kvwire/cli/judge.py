@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 import click
 import msgspec
@@ -19,10 +18,11 @@ from kvwire.cli.judging import (
     progressing,
     reported,
 )
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import Growing, say, screen, wrote
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, Tally, answers, default_workers, ended, line, read
+from kvwire.recordings.judging import Answer, ended, line, read
+from kvwire.recordings.many import Tally, answers, default_workers
 from kvwire.recordings.units import Unit, units
 from kvwire.report.faces import face, print_to
 from kvwire.report.recordings import row, totals
@@ -135,7 +135,7 @@ def _one(unit: Unit, options: Options) -> int:
         raise click.UsageError(str(error)) from None
     if not options.quiet:
         parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
-        click.echo(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
+        say(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
     if outcome is None:
         assert trace is not None
         return finish(trace, options)
@@ -149,8 +149,8 @@ def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
     kept: list[Result] = []
     keeps = options.github or not options.files.keys() <= {"json"}
     with contextlib.ExitStack() as stack:
-        stream = options.files.get("json")
-        out = None if stream is None else stack.enter_context(stream.open("wb"))
+        out = Growing(options.files.get("json"))
+        stack.callback(out.close)
         stack.enter_context(Endings())
         progress = stack.enter_context(progressing())
         told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
@@ -164,22 +164,19 @@ def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
         except KeyboardInterrupt:
             interrupted = True
         total = tally.total(interrupted=interrupted)
-        if out is not None:
-            out.write(line(total))
-    for kind, path in options.files.items():
-        if kind != "json":
-            path.write_bytes(face(kept, kind))
+        out.write(line(total))
+    written = wrote((path, face(kept, kind)) for kind, path in options.files.items() if kind != "json")
     if options.github:
         click.echo(face(kept, "github"), nl=False)
     if not options.quiet:
         screen().print(totals(total, len(found)))
-    return Exit.INTERRUPTED if total.exit is None else total.exit
+    if total.exit is None:
+        return Exit.INTERRUPTED
+    return total.exit if written and not out.failed else Exit.ERROR
 
 
-def _tell(answer: Answer, options: Options, out: IO[bytes] | None) -> None:
-    if out is not None:
-        out.write(answer.dump())
-        out.flush()
+def _tell(answer: Answer, options: Options, out: Growing) -> None:
+    out.write(answer.dump())
     if options.quiet:
         return
     report = None if answer.result is None else safe(answer.result)

@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 
 from kvwire.cli.baseline import expectations, today
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
@@ -117,12 +117,6 @@ def _asked(profile: str | None, expected: Path | None, wanted: Wanted) -> Asked:
     return Asked(wanted=wanted, profile=profile, expected=entries, today=today())
 
 
-def writable(path: Path, option: str) -> None:
-    """Refuse before the run what would lose its result after it."""
-    if not path.absolute().parent.is_dir():
-        raise click.UsageError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
-
-
 @contextlib.contextmanager
 def progressing() -> Iterator[Progress]:
     """What is being done, on a terminal; nothing in a pipe."""
@@ -145,8 +139,9 @@ def finish(judged: Trace, options: Options) -> int:
 
 def reported(outcome: Result, options: Options, judged: Sequence[Trace] = ()) -> int:
     """Report, and give the exit code; ``judged`` is the trace, for whoever shows its bytes."""
-    for kind, path in options.files.items():
-        path.write_bytes(face([outcome], kind, judged if kind == "html" else ()))
+    written = wrote(
+        (path, face([outcome], kind, judged if kind == "html" else ())) for kind, path in options.files.items()
+    )
     if options.github:
         click.echo(face([outcome], "github"), nl=False)
     if not options.quiet:
@@ -154,4 +149,4 @@ def reported(outcome: Result, options: Options, judged: Sequence[Trace] = ()) ->
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
     assert outcome.summary.exit is not None
-    return outcome.summary.exit
+    return outcome.summary.exit if written else Exit.ERROR

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
 from kvwire.cli.doctor import heard
 from kvwire.cli.hash import parse_tokens
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import say_json, screen
 from kvwire.conclusion.diagnosis.lookup import BlockLookup, Lookup, lookup
 from kvwire.hashes.functions import Scope
 from kvwire.judges.verdict import Exit
@@ -61,7 +60,7 @@ def lookup_command(
     found = [lookup(trace, info, prompt, block_size=block_size, scope=scope, seeds=seeds) for info in streams]
     for one in found:
         if as_json:
-            click.echo(msgspec.json.encode(one))
+            say_json(one)
         else:
             _show(one, len(prompt))
     if trace.interrupted:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from kvwire.cli.screen import Screen, say, say_json, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
@@ -80,7 +81,7 @@ def serve(
     where = f"zmq:{publisher.endpoint}?topic={topic}" + (
         f"&replay={publisher.replay_endpoint}" if publisher.replay_endpoint else ""
     )
-    click.echo(f"kvwire check '{where}'")
+    say(f"kvwire check '{where}'")
     random_ = random.Random(1)
     prefixes = [[random_.randrange(100_000) for _ in range(4 * block_size)] for _ in range(8)]
     try:
@@ -100,7 +101,7 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
     counters = publisher.counters
-    click.echo(f"stopped: {counters.offered} batches offered, {counters.sent} sent, {counters.dropped} dropped")
+    say(f"stopped: {counters.offered} batches offered, {counters.sent} sent, {counters.dropped} dropped")
 
 
 @click.group()
@@ -126,16 +127,14 @@ def list_command(names: tuple[str, ...], as_json: bool, by_report: bool) -> None
     elif as_json:
         for mutant in chosen:
             expected = {level: sorted(mutant.expected[level]) for level in LEVELS}
-            click.echo(
-                msgspec.json.encode(
-                    {
-                        "name": mutant.name,
-                        "primary": mutant.primary,
-                        "change": mutant.change,
-                        "reports": mutant.reports,
-                        "expected": expected,
-                    }
-                )
+            say_json(
+                {
+                    "name": mutant.name,
+                    "primary": mutant.primary,
+                    "change": mutant.change,
+                    "reports": mutant.reports,
+                    "expected": expected,
+                }
             )
     else:
         rows = []
@@ -156,7 +155,7 @@ def _reports(chosen: Sequence[Mutant], as_json: bool) -> None:
             by_report.setdefault(report, []).append(mutant.name)
     if as_json:
         for report, names in sorted(by_report.items()):
-            click.echo(msgspec.json.encode({"report": report, "mutants": names}))
+            say_json({"report": report, "mutants": names})
         return
     rows = [
         (report if at == 0 else "", name, MUTANTS[name].primary, MUTANTS[name].change)
@@ -167,7 +166,6 @@ def _reports(chosen: Sequence[Mutant], as_json: bool) -> None:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -175,7 +173,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(name, no_wrap=name in ("mutant", "peer", "breaks", "report", "sentence"), overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Screen().print(table)
 
 
 def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -220,7 +218,7 @@ def matrix_command(
     silent = honest.measured(quiet, processes, _quiet, keep, again)
     if json_file is not None:
         stored = {**msgspec.to_builtins(done), "honest": msgspec.to_builtins(silent)}
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n")
+        wrote([(json_file, msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n")])
     if done.rows:
         rows = [
             (requirement, *(str(count[cell] or "") for cell in matrix.CELLS), " ".join(primary))
@@ -234,9 +232,9 @@ def matrix_command(
     most = max(1, round(MOST_AGAIN * (len(done.rows) + len(silent))))
     if again:
         listed = f": {' '.join(retried)}" if retried else ""
-        click.echo(f"{len(retried)} of them not at once, but when run again, and {most} may be{listed}")
+        say(f"{len(retried)} of them not at once, but when run again, and {most} may be{listed}")
     if done.without:
-        click.echo(f"judged, and broken by no mutant: {' '.join(done.without)}")
+        say(f"judged, and broken by no mutant: {' '.join(done.without)}")
     if not (exact and peaceful) or len(retried) > most:
         raise SystemExit(Exit.NOT_CONFORMANT)
 
@@ -245,9 +243,9 @@ def _summary(rows: Sequence[Row] | Sequence[Quiet], what: str) -> bool:
     """Say how many of a group are as they must be; whether all are."""
     exact = sum(row.exact for row in rows)
     if rows:
-        click.echo(f"{exact} of {len(rows)} {what}")
+        say(f"{exact} of {len(rows)} {what}")
     if retried := [row.name for row in rows if row.exact and row.runs > 1]:
-        click.echo(f"not at once, but when run again: {' '.join(retried)}")
+        say(f"not at once, but when run again: {' '.join(retried)}")
     return exact == len(rows)
 
 
@@ -259,11 +257,11 @@ def _progress(row: Row) -> None:
         if cell != "killed"
     ]
     said = "; ".join([*wrong, *row.troubles, *row.amiss]) or "killed"
-    click.echo(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)
+    say(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)
 
 
 def _quiet(row: Quiet) -> None:
-    click.echo(f"{row.peer}: {'; '.join(row.said) or 'silence'} ({row.seconds:.1f} s)", err=True)
+    say(f"{row.peer}: {'; '.join(row.said) or 'silence'} ({row.seconds:.1f} s)", err=True)
 
 
 @click.group()
@@ -279,18 +277,16 @@ def honest_list(as_json: bool) -> None:
 
     if as_json:
         for peer in HONEST.values():
-            click.echo(
-                msgspec.json.encode(
-                    {
-                        "name": peer.name,
-                        "unlike": peer.unlike,
-                        "profile": peer.profile,
-                        "passes": {level: sorted(peer.passes[level]) for level in LEVELS},
-                        "open": sorted(peer.open),
-                        "breaks": sorted(peer.breaks),
-                        "reason": peer.reason,
-                    }
-                )
+            say_json(
+                {
+                    "name": peer.name,
+                    "unlike": peer.unlike,
+                    "profile": peer.profile,
+                    "passes": {level: sorted(peer.passes[level]) for level in LEVELS},
+                    "open": sorted(peer.open),
+                    "breaks": sorted(peer.breaks),
+                    "reason": peer.reason,
+                }
             )
         return
     rows = [

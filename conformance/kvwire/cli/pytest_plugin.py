@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
             drive(place, driven)
         registry.profile(_option(config, "profile") or DEFAULT_PROFILE)
     except (TargetError, registry.UnknownNameError) as error:
-        raise pytest.UsageError(f"kvwire: {error}") from None
+        raise _usage(error) from None
     _mode(config)
     _expected(config)
 
@@ -86,7 +86,7 @@ def _mode(config: pytest.Config) -> Mode:
         case "thorough":
             return "thorough"
         case other:
-            raise pytest.UsageError(f"kvwire: --kvwire-mode {other}: one of quick, plain, thorough")
+            raise _usage(f"--kvwire-mode {other}: one of quick, plain, thorough")
 
 
 def _allows(config: pytest.Config) -> bool:
@@ -103,7 +103,14 @@ def _expected(config: pytest.Config) -> tuple[Any, ...]:
     try:
         return expected_failures.read(Path(path), registry.load())
     except expected_failures.ExpectedFailuresError as error:
-        raise pytest.UsageError(f"kvwire: {error}") from None
+        raise _usage(error) from None
+
+
+def _usage(said: object) -> pytest.UsageError:
+    """What cannot be used; of what stands in it, a terminal obeys nothing."""
+    from kvwire.report.visible import visible
+
+    return pytest.UsageError(visible(f"kvwire: {said}"))
 
 
 @pytest.hookimpl(trylast=True)
@@ -213,10 +220,11 @@ def result_of(config: pytest.Config) -> Result:
     if _RESULT in config.stash:
         return config.stash[_RESULT]
     from kvwire.conclusion import result
+    from kvwire.report.visible import safe
 
     shared = _shared(config)
     if shared is None:
-        config.stash[_RESULT] = made = _run(config)
+        config.stash[_RESULT] = made = safe(_run(config))
         return made
     path = shared / "kvwire-result.ndjson"
     with _locked(shared / "kvwire.lock"):
@@ -224,7 +232,7 @@ def result_of(config: pytest.Config) -> Result:
             raw = result.dump(_run(config))
             path.with_suffix(".part").write_bytes(raw)
             path.with_suffix(".part").replace(path)
-    config.stash[_RESULT] = found = result.parse(path.read_bytes())
+    config.stash[_RESULT] = found = safe(result.parse(path.read_bytes()))
     return found
 
 
@@ -270,9 +278,10 @@ def _run(config: pytest.Config) -> Result:
         allow_inconclusive=_allows(config),
     )
     if (path := _option(config, "result")) is not None:
-        from kvwire.conclusion import result
+        from kvwire.cli.screen import wrote
+        from kvwire.report.faces import face
 
-        Path(path).write_bytes(result.dump(made))
+        wrote([(Path(path), face([made], "json"))])
     return made
 
 

@@ -14,6 +14,7 @@ from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import whole
 from kvwire.cli.judging import FILE, progressing
 from kvwire.cli.quantities import Duration, Size
+from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.trace.files import Sink
 from kvwire.trace.records import TraceError
@@ -74,11 +75,11 @@ def record_command(
             tell=lambda count: progress(f"{_so_far(sink, count)}, {time.monotonic() - began:.0f} s"),
         )
     if done.failed is not None:
-        click.echo(f"kvwire: {done.failed}", err=True)
+        say(f"kvwire: {done.failed}", err=True)
         return Exit.ERROR
     if not done.batches:
         why = "connected, and nothing came" if done.connected else "no publisher was reached"
-        click.echo(f"kvwire: {why}", err=True)
+        say(f"kvwire: {why}", err=True)
         return Exit.INCONCLUSIVE
     return Exit.CONFORMANT
 

@@ -10,6 +10,7 @@ import click
 
 from kvwire.cli.baseline import expectations
 from kvwire.cli.judging import FILE
+from kvwire.cli.screen import say
 from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
 from kvwire.recordings import scrub as scrubbing
@@ -54,7 +55,7 @@ def convert(paths: tuple[Path, ...], path: Path) -> int:
     except TraceError as error:
         raise click.UsageError(str(error)) from None
     if recording.ended.cut:
-        click.echo(f"{path}: {recording.ended.cut}", err=True)
+        say(f"{path}: {recording.ended.cut}", err=True)
     return Exit.CONFORMANT
 
 
@@ -76,7 +77,7 @@ def scrub(paths: tuple[Path, ...], path: Path, key_file: Path | None) -> int:
     except TraceError as error:
         raise click.UsageError(str(error)) from None
     for what, count in sorted(named.items()):
-        click.echo(f"{what}: {count}")
+        say(f"{what}: {count}")
     return Exit.CONFORMANT
 
 
@@ -120,7 +121,7 @@ def verify(result_stream: Path, paths: tuple[Path, ...], expected: Path | None) 
     except (TraceError, ResultError) as error:
         raise click.UsageError(f"{result_stream}: {error}" if isinstance(error, ResultError) else str(error)) from None
     for line in differing:
-        click.echo(line)
+        say(line)
     if not differing:
-        click.echo(f"{result_stream} follows from {', '.join(map(str, paths))}, to the byte")
+        say(f"{result_stream} follows from {', '.join(map(str, paths))}, to the byte")
     return Exit.NOT_CONFORMANT if differing else Exit.CONFORMANT

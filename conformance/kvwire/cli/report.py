@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import get_args
 
 import click
 
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result, ResultError
 from kvwire.judges.verdict import Exit
@@ -31,18 +30,6 @@ def read_result(path: Path) -> Result:
         return result.parse(path.read_bytes())
     except (OSError, ResultError) as error:
         raise click.UsageError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file of ours; nothing but a regular file is ever replaced.
-
-    Raises:
-        click.UsageError: when it cannot be written.
-    """
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 @click.command("report")
@@ -72,6 +59,8 @@ def report_command(
         raise click.UsageError(
             f"{len(results)} results and {len(recordings)} recordings; give one --recording for each"
         )
+    if output is not None:
+        writable(output, "--output")
     try:
         traces = [files.read(path) for path in recordings]
         reports = [read_result(path) for path in results]
@@ -82,8 +71,6 @@ def report_command(
     except (TraceError, FaceError, Mismatch) as error:
         raise click.UsageError(str(error)) from None
     if output is not None:
-        write(output, content)
-    else:
-        sys.stdout.buffer.write(content)
-        sys.stdout.flush()
+        return Exit.CONFORMANT if wrote([(output, content)]) else Exit.ERROR
+    click.echo(content, nl=False)
     return Exit.CONFORMANT

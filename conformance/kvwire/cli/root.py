@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -23,12 +27,14 @@ from kvwire.cli.peers import honest, mutants, serve
 from kvwire.cli.record import record_command
 from kvwire.cli.recordings import convert, scrub, verify
 from kvwire.cli.report import report_command
+from kvwire.cli.screen import Screen, say, say_json
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
 from kvwire.cli.watch import watch_command
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit
+from kvwire.report.visible import visible
 from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
 
@@ -64,8 +70,6 @@ def list_command(
     as_json: bool,
 ) -> None:
     """List the sentences of the standard, or those of these ids and areas such as SEQ."""
-    import msgspec
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -87,7 +91,7 @@ def list_command(
         raise click.UsageError("no sentence matches these filters")
     if as_json:
         for row in rows:
-            click.echo(msgspec.json.encode(row))
+            say_json(row)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("id", "level", "binds", "status", *(("conclusive from",) if held else ()), "sentence"):
@@ -97,7 +101,7 @@ def list_command(
         text = row.sentence if not (not_judged and reason) else f"{row.sentence} ({reason})"
         wanted = () if held is None else (next((at for at in LEVELS if row.id in held.conclusive[at]), "–"),)
         table.add_row(row.id, row.level, row.binds, row.status, *wanted, Text(text))
-    Console().print(table)
+    Screen().print(table)
 
 
 @main.command()
@@ -137,28 +141,84 @@ show(main)
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; nothing else decides it.
 
-    An uncaught exception is 4, with its traceback on standard error: Python's own 1 means *not conformant* here.
+    An uncaught exception is 4, with its traceback on standard error: Python's own 1 means *not conformant* here. What
+    the machine refuses (a full disk, a folder that is gone, a reader that has left) is 4 too, and said in one line.
     """
     try:
         code = main.main(args=arguments, prog_name="kvwire", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Abort:
         return int(Exit.INTERRUPTED)
     except click.ClickException as error:
-        error.show()
-        return int(Exit.USAGE)
+        return _refused(error)
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
+        say("interrupted", err=True)
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
+        _say_no_more()
+        return int(Exit.ERROR)
+    except OSError as error:
+        if error.errno not in MACHINE:
+            return _fault()
+        _say_no_more()
+        where = f"{error.filename}: " if error.filename else ""
+        with contextlib.suppress(OSError):
+            say(f"kvwire: error: {where}{error.strerror}", err=True)
         return int(Exit.ERROR)
     except Exception:  # noqa: BLE001 - the one place that maps whatever goes wrong to an exit code
-        traceback.print_exc()
-        click.echo("kvwire: error: this is a fault of the harness, not of the target; please report it", err=True)
-        return int(Exit.ERROR)
+        return _fault()
     return code if isinstance(code, int) else int(Exit.CONFORMANT)
 
 
+MACHINE = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EACCES",
+        "EDQUOT",
+        "EFBIG",
+        "EIO",
+        "EISDIR",
+        "ELOOP",
+        "EMFILE",
+        "ENAMETOOLONG",
+        "ENFILE",
+        "ENOENT",
+        "ENOSPC",
+        "ENOTDIR",
+        "EPERM",
+        "EROFS",
+    )
+)
+"""What is no fault of the harness."""
+
+
+def _refused(error: click.ClickException) -> int:
+    """Say what cannot be used; of what stands in it, a terminal obeys nothing."""
+    if not isinstance(error, click.MissingParameter):  # whose lines are ours
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        error = click.UsageError(visible(error.format_message()), context)
+    error.show()
+    return int(Exit.USAGE)
+
+
+def _fault() -> int:
+    traceback.print_exc()
+    say("kvwire: error: this is a fault of the harness, not of the target; please report it", err=True)
+    return int(Exit.ERROR)
+
+
+def _say_no_more() -> None:
+    """Standard output takes nothing more: what waits there goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def entry() -> None:
-    """The console script."""
+    """The console script. A terminal that does not know a character gets its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run())

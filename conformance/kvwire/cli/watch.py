@@ -13,13 +13,15 @@ import click
 from kvwire.attack.endings import Endings
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
-from kvwire.cli.judging import FILE, writable
+from kvwire.cli.judging import FILE
 from kvwire.cli.quantities import Duration, Place
+from kvwire.cli.screen import say, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Recording, Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, Tally, dumped, line
+from kvwire.recordings.judging import Answer, dumped, line
+from kvwire.recordings.many import Tally
 from kvwire.report.visible import visible
 from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
@@ -94,7 +96,7 @@ def watch_command(
         )
         failed = watch.run(lambda: bool(endings.told), seconds)
         for why in failed:
-            click.echo(f"kvwire: {why}", err=True)
+            say(f"kvwire: {why}", err=True)
         return _finish(watch.results(), lines, result, failed=bool(failed))
 
 
@@ -122,7 +124,7 @@ def _serving(host: str, port: int) -> Serving:
     except OSError as error:
         raise click.UsageError(f"--metrics {host}:{port}: {error.strerror or error}") from None
     shown = f"[{host}]" if ":" in host else host
-    click.echo(f"kvwire: http://{shown}:{serving.port}/metrics and /healthz", err=True)
+    say(f"kvwire: http://{shown}:{serving.port}/metrics and /healthz", err=True)
     return serving
 
 
@@ -148,8 +150,8 @@ def _finish(results: Sequence[tuple[str, Result | None]], lines: Lines, path: Pa
     total = tally.total()
     if len(results) > 1:
         written += line(total)
-    if path is not None:
-        path.write_bytes(written)
+    if path is not None and not wrote([(path, written)]):
+        failed = True
     if failed and total.exit != Exit.NOT_CONFORMANT:
         return Exit.ERROR
     return Exit.ERROR if total.exit is None else total.exit

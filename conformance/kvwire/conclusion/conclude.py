@@ -9,6 +9,7 @@ import msgspec
 
 from kvwire.conclusion import provenance, result
 from kvwire.conclusion.description import event_at
+from kvwire.conclusion.diagnosis.beginning import Beginning, Told
 from kvwire.conclusion.hearing import Hearing
 from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
 from kvwire.conclusion.notices import death, notices
@@ -71,7 +72,10 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
         return run.result(interrupted=trace.interrupted, cut=trace.cut, recorded=digest(trace))
     only = select(wanted.only, registry)
     judged = [judge_stream(trace, stream, registry, profile, only) for stream in trace.header.streams]
-    return concluded(Hearing.of(trace), judged, registry, profile, wanted)
+    beginning = Beginning(trace.header.streams)
+    for record in trace.records:
+        beginning.take(record)
+    return concluded(Hearing.of(trace), judged, registry, profile, wanted, beginning.told())
 
 
 class Listening:
@@ -98,6 +102,7 @@ class Listening:
         self.wanted = wanted or Wanted()
         self.only = select(self.wanted.only, registry)
         self.hearing = Hearing(header)
+        self.beginning = Beginning(header.streams)
         numbers = {stream.name: Ranges() for stream in header.streams} if len(header.streams) > 1 else {}
         self._numbers = numbers
         self.streams = {
@@ -110,6 +115,7 @@ class Listening:
         if self._digest is not None:
             self._digest.add([timed(record)])
         index = self.hearing.take(record)
+        self.beginning.take(record)
         if (stream := self.streams.get(record.stream)) is not None:
             if self._numbers:
                 self._numbers[record.stream].take(index, record)
@@ -133,11 +139,17 @@ class Listening:
             hearing.digest = self._digest.end(hearing.header, interrupted=interrupted, cut=bool(cut))
         judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
-        return concluded(self.hearing, judged, self.registry, self.profile, self.wanted)
+        told = self.beginning.told()
+        return concluded(self.hearing, judged, self.registry, self.profile, self.wanted, told)
 
 
 def concluded(
-    hearing: Hearing, judged: Sequence[Judged], registry: Registry, profile: Profile, wanted: Wanted
+    hearing: Hearing,
+    judged: Sequence[Judged],
+    registry: Registry,
+    profile: Profile,
+    wanted: Wanted,
+    beginning: Told,
 ) -> Result:
     """The conclusion from what was heard and how its streams were judged."""
     only = select(wanted.only, registry)
@@ -156,6 +168,8 @@ def concluded(
     return Result(
         run=_run(hearing, profile, wanted),
         streams=tuple(_stream(stream) for stream in judged),
+        profiles=beginning.profiles,
+        agreements=beginning.agreements,
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
         notices=said,

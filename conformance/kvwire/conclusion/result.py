@@ -9,8 +9,11 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from kvwire.conclusion.diagnosis.agreement import Agreement
+from kvwire.conclusion.diagnosis.stream_profile import StreamProfile
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Finding, Verdict
+from kvwire.standard import reading
 from kvwire.standard.registry import ControlLevel
 from kvwire.trace.planned import Left
 
@@ -191,8 +194,12 @@ class Total(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     interrupted: bool = False
 
 
-Line = Run | Outcome | Hole | Stream | Notice | Trouble | Summary
-Kind = TypeVar("Kind", Run, Outcome, Hole, Stream, Notice, Trouble, Summary)
+Line = Run | Outcome | Hole | Stream | StreamProfile | Agreement | Notice | Trouble | Summary
+Kind = TypeVar("Kind", Run, Outcome, Hole, Stream, StreamProfile, Agreement, Notice, Trouble, Summary)
+KINDS = frozenset(
+    {"run", "stream", "profile", "agreement", "hole", "notice", "trouble", "outcome", "summary", "recording", "total"}
+)
+"""The kinds of lines."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,11 +212,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     troubles: tuple[Trouble, ...]
     summary: Summary
     notices: tuple[Notice, ...] = ()
+    profiles: tuple[StreamProfile, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
 
     def lines(self) -> Iterator[Line]:
         """Every line, in the order of the stream."""
         yield self.run
         yield from self.streams
+        yield from self.profiles
+        yield from self.agreements
         yield from self.holes
         yield from self.notices
         yield from self.troubles
@@ -223,18 +234,32 @@ def dump(result: Result) -> bytes:
     return b"".join(encoder.encode(line) + b"\n" for line in result.lines())
 
 
+class _Any(msgspec.Struct):
+    kind: str
+
+
+def _is_of_another_kind(text: bytes) -> bool:
+    try:
+        kind = msgspec.json.decode(text, type=_Any).kind
+    except msgspec.MsgspecError:
+        return False
+    return kind not in KINDS
+
+
 def parse(raw: bytes) -> Result:
-    """The result of a stream.
+    """The result of a stream; lines of kinds that this version does not know are skipped.
 
     Raises:
-        ResultError: when a line is of no known kind, or there is not one run and one summary.
+        ResultError: when a line is none of a result stream, or there is not one run and one summary.
     """
     decoder = msgspec.json.Decoder(Line)
     lines: list[Line] = []
     for number, text in enumerate(raw.splitlines(), 1):
         try:
-            lines.append(decoder.decode(text))
+            lines.append(reading.json(decoder.decode, text))
         except msgspec.MsgspecError as error:
+            if _is_of_another_kind(text):
+                continue
             raise ResultError(f"line {number}: not of a result stream ({error}); write one with `--json`") from None
 
     def of(kind: type[Kind]) -> tuple[Kind, ...]:
@@ -248,6 +273,8 @@ def parse(raw: bytes) -> Result:
         outcomes=of(Outcome),
         holes=of(Hole),
         streams=of(Stream),
+        profiles=of(StreamProfile),
+        agreements=of(Agreement),
         notices=of(Notice),
         troubles=of(Trouble),
         summary=summaries[0],

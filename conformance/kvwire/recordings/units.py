@@ -70,6 +70,7 @@ def _files(paths: Sequence[Path]) -> Iterator[_File]:
 
 
 def _looked(name: str, path: Path) -> _File:
+    name = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
     if capture.is_capture(path):
         return _File(name=name, path=path)
     try:

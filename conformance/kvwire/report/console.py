@@ -16,6 +16,7 @@ from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Finding, Verdict
+from kvwire.report.profile import STREAMS, brief, causes, labelled, pointed, shown
 from kvwire.report.words import WHY, counted, short, singular, worded
 
 STYLES = {
@@ -39,8 +40,6 @@ WORST = (Verdict.ERROR, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdic
 PROBLEMS = (Verdict.FAIL, Verdict.ERROR, Verdict.WARN)
 SHOWN = 12
 """How many holes, and how many open sentences with reasons of their own, are listed at most."""
-STREAMS = 4
-"""How many streams are described one by one at most."""
 
 
 def _cell(outcome: result.Outcome) -> Text:
@@ -212,11 +211,17 @@ def _streams(report: Result, console: Console) -> None:
         notes = Counter(note for stream in report.streams for note in stream.notes)
         for note, count in notes.most_common(STREAMS):
             console.print(Text(f"  {note} ({counted(count, 'streams')})", style="dim"))
+    profiles = {profile.name: profile for profile in shown(report)}
     for stream in report.streams if len(report.streams) <= STREAMS else ():
         lives = f", {stream.incarnations} incarnations" if stream.incarnations != 1 else ""
         console.print(Text(f"{stream.name}: {_told(stream.batches, stream.events)}, form {stream.form}{lives}"))
         for note in stream.notes:
             console.print(Text(f"  {singular(note)}", style="dim"))
+        if (profile := profiles.get(stream.name)) is not None:
+            for label, text in brief(profile):
+                labelled(console, label, text)
+    for text in causes(report)[:SHOWN]:
+        pointed(console, "•", "bold yellow", text)
     by_why: dict[str, list[str]] = {}
     for probe in report.run.left_out:
         left = report.run.not_run.get(probe)

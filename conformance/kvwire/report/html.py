@@ -5,6 +5,7 @@ It loads nothing from anywhere. Without script all of it is there; script only f
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Finding, Verdict
 from kvwire.report.console import MARKS, PROBLEMS, WORST, place
 from kvwire.report.evidence import Course, Evidence
+from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
 from kvwire.report.words import counted, short, singular
 from kvwire.standard.registry import AREAS, area_of
@@ -99,6 +101,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     report: Result
     tone: str
     said: tuple[str, ...]
+    causes: tuple[str, ...]
+    profiles: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     counts: tuple[tuple[Verdict, int], ...]
     open: tuple[Reason, ...]
     sentences: tuple[Sentence, ...]
@@ -116,22 +120,30 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING = Recorded(at={}, courses=())
 
 
-def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
-    """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
-
-    ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
-    """
-    environment = Environment(
+@functools.cache
+def _environment() -> Environment:
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
+    """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
+
+    ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
+    """
     beside = list(recorded) or [NOTHING] * len(reports)
     pages = [_page(f"r{at}", *pair) for at, pair in enumerate(zip(reports, beside, strict=True), 1)]
-    return environment.get_template("report.html.j2").render(
-        pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+        )
     )
 
 
@@ -149,6 +161,8 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
             for case in cases(report)
             if case.name == RUN and case.standing is not Standing.PASSED and case.message != summary.headline
         ),
+        causes=tuple(causes(report)),
+        profiles=tuple((one.name, tuple(lines(one))) for one in shown(report)[:SHOWN]),
         counts=tuple((verdict, counts[verdict]) for verdict in MARKS if counts[verdict]),
         open=tuple(_open(report)),
         sentences=sentences,

@@ -12,6 +12,7 @@ from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Verdict
 from kvwire.report.console import MARKS, place
+from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
 from kvwire.report.words import counted, short, singular
 
@@ -36,17 +37,17 @@ def icon(report: Result) -> str:
 
 def markdown(reports: Sequence[Result]) -> str:
     """One document for one run or several; several begin with a table of them."""
-    lines: list[str] = []
+    made: list[str] = []
     if len(reports) > 1:
-        lines += ["| | target | profile | level | outcome |", "|---|---|---|---|---|"]
+        made += ["| | target | profile | level | outcome |", "|---|---|---|---|---|"]
         for report in reports:
             run = report.run
             cells = (icon(report), run.target, run.profile, run.level, report.summary.headline)
-            lines.append("| " + " | ".join(map(literal, cells)) + " |")
-        lines.append("")
+            made.append("| " + " | ".join(map(literal, cells)) + " |")
+        made.append("")
     for report in reports:
-        lines += _one(report)
-    return "\n".join(lines).rstrip() + "\n"
+        made += _one(report)
+    return "\n".join(made).rstrip() + "\n"
 
 
 def _one(report: Result) -> Iterator[str]:
@@ -61,7 +62,10 @@ def _one(report: Result) -> Iterator[str]:
         yield f"- {literal(case.message)}"
     for notice in report.notices:
         yield f"- {literal(notice.text)}"
-    if said or report.notices:
+    found = causes(report)
+    for text in found:
+        yield f"- {literal(text)}"
+    if said or report.notices or found:
         yield ""
     problems = [
         o for o in report.outcomes if o.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.WARN) and not o.expected
@@ -83,6 +87,7 @@ def _one(report: Result) -> Iterator[str]:
         yield "</details>"
         yield ""
     yield from _open(report)
+    yield from _profiles(report)
     counts = Counter(outcome.verdict for outcome in report.outcomes if outcome.why is not Why.PROFILE)
     told = " · ".join(f"{counts[verdict]} {MARKS[verdict]}" for verdict in MARKS if counts[verdict])
     yield f"{told} · edition {literal(run.edition)}, profile {literal(run.profile)}, level {run.level}"
@@ -123,6 +128,21 @@ def _open(report: Result) -> Iterator[str]:
     yield ""
     for reason, names in by_reason.items():
         yield f"- {literal(reason)}: {', '.join(names)}"
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _profiles(report: Result) -> Iterator[str]:
+    profiles = shown(report)
+    if not profiles:
+        return
+    yield f"<details><summary>what is on {counted(len(profiles), 'streams')}</summary>"
+    yield ""
+    for profile in profiles[:SHOWN]:
+        yield f"- **{literal(profile.name)}**"
+        for label, text in lines(profile):
+            yield f"  - {label}: {literal(text)}"
     yield ""
     yield "</details>"
     yield ""

@@ -16,6 +16,7 @@ from typing import IO, Literal
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.vectors.asking import Graded, Question, grade
 
 LINE_BYTES = 64 * 1024 * 1024
@@ -147,8 +148,8 @@ class _Matcher:
         if not line.strip():
             return
         try:
-            answer = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+            answer = reading.json(msgspec.json.decode, line)
+        except msgspec.MsgspecError:
             answer = None
         name = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(answer, dict) or not isinstance(name, str):

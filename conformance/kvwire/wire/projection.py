@@ -13,6 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvwire.standard.reading import TOO_DEEP, is_deep
 from kvwire.wire.msgpack import Kind, Node
 
 DECIMAL_FIELDS = frozenset({"parent_block_hash", "lora_id"})
@@ -130,6 +131,8 @@ def check_batch(projected: Mapping[str, Any]) -> None:
     Raises:
         ValueError: when it is not; the message says what.
     """
+    if is_deep(projected):
+        raise ValueError(f"no batch: {TOO_DEEP}")
     try:
         struct.pack(">d", read_float(projected["ts"]))
         for event in projected["events"]:

@@ -189,7 +189,7 @@ def test_streams_that_share_no_prompt_are_no_judgement() -> None:
         ({"form": "array-v"}, "form", "decodes array-v events, the stream holds map"),
         ({"kinds": ["full_attention"]}, "kinds", "group 0 is mla_attention, which the consumer does not admit"),
         ({"adapters": "name"}, "adapters", "tells adapters by name, 1 of 1 have none"),
-        ({"ranks": 8}, "ranks", "the consumer knows 8 ranks, 1 ranks (0) publish: a rank that is not there"),
+        ({"ranks": 8}, "ranks", "the consumer knows 8 ranks, 1 rank (0) publish: a rank that is not there"),
     ],
 )
 def test_what_a_consumer_assumes_wrongly_is_said_with_its_consequence(

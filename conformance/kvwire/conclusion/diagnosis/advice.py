@@ -90,7 +90,10 @@ def _hashing(profile: StreamProfile) -> Iterator[str]:
     if labels and not any(function.function.startswith(label) for label in labels):
         yield f"events say {_listed(labels)}, and the hashes are those of {function.function}"
     if function.blocks < function.tried:
-        yield f"{function.tried - function.blocks} of {function.tried} hashes are not those of {function.function}"
+        others = [f"{one.blocks} are those of {one.function}" for one in profile.functions[1:3] if not one.mistake]
+        also = f": {' and '.join(others)}; the function changed on the way, or several hash" if others else ""
+        other = f"{function.tried - function.blocks} of {function.tried} hashes"
+        yield f"{other} are not those of {function.function}{also}"
 
 
 def _times(count: int) -> str:

@@ -6,6 +6,7 @@ answered, are judged where they were seen.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def open_capture(path: Path, told: Told | None = None) -> tuple[Header, Iterator
     header = Header(
         trace=FORMAT,
         edition="1",
-        target=f"trace:{path.name}",
+        target=f"trace:{os.fsencode(path.name).decode(errors='backslashreplace')}",
         level="passive",
         profile="replay" if replays else "core",
         streams=infos,

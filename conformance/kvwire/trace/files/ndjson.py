@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.trace import kinds
 from kvwire.trace.files.ends import End, Item, checked
 from kvwire.trace.packed import BATCH, Digest, timed
@@ -39,6 +40,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 encode = msgspec.json.Encoder(order="deterministic").encode
 _line = msgspec.json.Decoder(Line)
+_header = msgspec.json.Decoder(Header)
+_end = msgspec.json.Decoder(End)
 
 
 def record_line(record: Record) -> bytes:
@@ -69,7 +72,7 @@ def lines(trace: Trace) -> Iterator[bytes]:
 
 def _read_record(number: int, raw: bytes) -> Record:
     try:
-        line = _line.decode(raw)
+        line = reading.json(_line.decode, raw)
         frames = None if line.frames is None else tuple(bytes.fromhex(frame) for frame in line.frames)
     except (msgspec.MsgspecError, ValueError) as error:
         raise TraceError(f"line {number}: not a record: {error}") from None
@@ -146,15 +149,15 @@ def _single(raw_lines: Iterable[bytes]) -> Iterator[Header | Record | End]:
 
 def _is_json(raw: bytes) -> bool:
     try:
-        msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return False
+        reading.json(msgspec.json.decode, raw)
+    except msgspec.MsgspecError as error:
+        return str(error) == reading.TOO_DEEP
     return True
 
 
 def _read_header(number: int, raw: bytes) -> Header:
     try:
-        header = msgspec.json.decode(raw, type=Header)
+        header = reading.json(_header.decode, raw)
     except msgspec.MsgspecError as error:
         raise TraceError(f"line {number}: no trace header ({error}); record one with `--record`") from None
     return checked(header, f"line {number}")
@@ -162,6 +165,6 @@ def _read_header(number: int, raw: bytes) -> Header:
 
 def _read_end(number: int, raw: bytes) -> End:
     try:
-        return msgspec.json.decode(raw, type=End)
+        return reading.json(_end.decode, raw)
     except msgspec.MsgspecError as error:
         raise TraceError(f"line {number}: no end line: {error}") from None

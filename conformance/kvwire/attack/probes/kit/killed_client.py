@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import zmq
 
+from kvwire.attack.holding import HERE
 from kvwire.attack.probes.kit.replay_client import start_frame
-from kvwire.attack.witness_process import Socket, prepare
+from kvwire.attack.witness_process import HELD_BYTES, POLL_MS, Monitor, Socket, prepare
 from kvwire.standard.statement import Stream
 
 REQUESTS = 8
@@ -48,13 +50,19 @@ def main() -> None:
     socket = context.socket(zmq.DEALER)
     prepare(socket, sys.argv[1])
     socket.set(zmq.RCVHWM, 1)
+    HERE.most = HELD_BYTES
+    monitor = Monitor(socket)
     socket.connect(sys.argv[1])
     for _ in range(REQUESTS):
         socket.send_multipart((b"", start_frame(0)))
-    if socket.poll(1000 * READY_S):
+    deadline = time.monotonic() + READY_S
+    while not (ready := socket.poll(POLL_MS)) and time.monotonic() < deadline:
+        monitor.drain()
+    if ready:
         sys.stdout.buffer.write(READY)
         sys.stdout.buffer.flush()
         sys.stdin.buffer.read()
+    monitor.close()
     context.destroy(linger=0)
 
 

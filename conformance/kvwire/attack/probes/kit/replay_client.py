@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterable, Sequence
@@ -82,6 +83,10 @@ class Client:
         self.bound_s = 0.0
         self.heard_at = time.monotonic()
         self._at = 0
+
+    def begin(self, requests: list[Request]) -> None:
+        """Nothing came yet, and these are what was asked."""
+        self.requests, self._at = requests, 0
 
     @property
     def over(self) -> bool:
@@ -285,6 +290,12 @@ class ReplayClients:
                 continue
             self.session.recorder.note(SocketEvent(event=event, of=client.name), client.stream.name)
             client.lost = client.lost and event != HANDSHAKE_SUCCEEDED
+        if said := client.monitor.said_cut():
+            client.lost = True
+            endpoint = str(client.stream.replay)
+            with contextlib.suppress(zmq.ZMQError):
+                client.socket.disconnect(endpoint)  # it would ask for nothing there
+            self.session.trouble(f"{endpoint}: {said}", client.stream.name)
 
     # awaiting
 
@@ -375,6 +386,7 @@ class ReplayClients:
                 if error.errno in (zmq.EAGAIN, zmq.EFSM):  # a REQ that has its answer reads no more
                     return
                 raise
+            client.monitor.took(frames)
             if not client.delimited:
                 frames = (b"", *frames)
             self.take_in(client, frames)

@@ -15,6 +15,7 @@ import zmq
 
 from kvwire.attack.probes.kit.replay_client import Client, ReplayClients
 from kvwire.attack.probes.kit.session import Session
+from kvwire.attack.witness import RECORD_BYTES
 from kvwire.standard.statement import Stream
 from kvwire.trace.marks import ReplayResumed
 from kvwire.wire.framing import END_SEQUENCE, SEND_MARK, SYSTEM_BUFFER
@@ -27,6 +28,8 @@ WHOLE = 2
 """After so many connections on which everything came, nothing is lost."""
 SIP = 50
 """Messages that are read at once."""
+MOST_BYTES = 32 * 1024 * 1024
+"""What is read at most before it is recorded, by its bytes and what each message costs beside them."""
 SLOWEST_S = 4.0
 """How long reading what a connection is owed takes at most."""
 SILENT_MS = 100
@@ -89,11 +92,12 @@ class SlowReader:
         if not client.socket.poll(int(1000 * self.session.limits.replay_s)):
             return 0.0
         began = ended = time.monotonic()
-        ends = 0
-        while ends < self.requests and client.socket.poll(SILENT_MS):
+        ends, room = 0, MOST_BYTES
+        while ends < self.requests and room > 0 and self.session.left() > 0 and client.socket.poll(SILENT_MS):
             with contextlib.suppress(zmq.Again):
                 for _ in range(SIP):
                     frames.append(tuple(client.socket.recv_multipart(zmq.DONTWAIT)))
+                    room -= RECORD_BYTES + client.monitor.took(frames[-1])
                     ends += END_SEQUENCE in frames[-1]
             ended = time.monotonic()
             if speed is not None and (early := began + len(frames) / speed - ended) > 0:

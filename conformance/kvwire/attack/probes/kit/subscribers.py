@@ -16,7 +16,7 @@ import zmq
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
 from kvwire.trace.detail import SocketEvent
-from kvwire.trace.marks import Reach
+from kvwire.trace.marks import Reach, Trouble
 from kvwire.trace.records import Source
 
 BURST = 256
@@ -144,6 +144,7 @@ class Subscriber:
             except zmq.Again:
                 return
             self._events()
+            self.monitor.took(frames)
             self.recorder.add(
                 source=Source.LIVE_A,
                 stream=self.instance,
@@ -168,6 +169,8 @@ class Subscriber:
         for event in self.monitor.drain():
             said = SocketEvent(event=event, of=Source.LIVE_A)
             self.recorder.note(said, self.instance, connection=self.monitor.handshakes)
+        if cut := self.monitor.said_cut():
+            self.recorder.note(Trouble(text=cut, of=Source.LIVE_A), self.instance)
 
     def close(self) -> None:
         """Leave."""
