@@ -23,7 +23,6 @@ from kvwire_generators.site import facts
 from kvwire_generators.site.facts import About
 
 PAGES = "pages"
-TOP = ("README.md",)
 SOURCES = ("README.md", "ARCHITECTURE.md", "docs/*.md", "spec/*.md", "spec/examples/README.md", "vectors/*.md",
            "implementations/README.md", "implementations/*/README.md")  # fmt: skip
 """What becomes a page, by pattern."""
@@ -176,7 +175,7 @@ def _reports(about: Mapping[str, About]) -> Iterator[tuple[str, facts.Report, li
 
 
 def _top() -> list[tuple[str, str]]:
-    return [("kvwire", "README.md"), ("All sentences", SENTENCES), ("Public reports", REPORTS)]
+    return [("Home", "README.md"), ("All sentences", SENTENCES), ("Public reports", REPORTS)]
 
 
 def _sections(home: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
