@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from configparser import ConfigParser
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from zmq.auth import create_certificates
 from kvwire import cli
 from kvwire.cli.examples import commands as every_command
 from kvwire.cli.root import main
+from kvwire.conclusion import expected_failures
 from kvwire.judges.verdict import Exit
-from kvwire.standard import resources
+from kvwire.standard import registry, resources
 from kvwire_reference.curve import read_public
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +46,7 @@ def commands(page: Path) -> Iterator[str]:
         if language not in ("", "console", "ini", "yaml"):
             continue
         for line in block.splitlines():
-            found = re.match(r"(?:\$ |\s*- )?(kvwire [a-z].*)", line)
+            found = re.match(r"(?:\$ |\s*- |commands = |\s+kvwire: )?(kvwire [a-z].*)", line)
             if found is not None:
                 yield re.split(r"\s{3,}|  +#| \(| > ", found[1])[0]
 
@@ -93,7 +95,8 @@ def test_each_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 def test_the_index_names_each_page() -> None:
     named = re.findall(r"\]\(([a-z-]+\.md)", (DOCS / "README.md").read_text(encoding="utf-8"))
-    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= set(named)
+    missing = {page.name for page in DOCS.glob("*.md")} - {"README.md", *named}
+    assert not missing, "give it a row in docs/README.md"
 
 
 INSTALLED = re.compile(r"pip3? install\b((?: +-{1,2}[\w-]+)*)((?: +[^\s`&|]+)+)")
@@ -155,16 +158,49 @@ def test_each_option_that_names_a_file_is_told() -> None:
     assert told == there
 
 
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of a language on a page."""
+    return [code for kind, code in _FENCED.findall((DOCS / page).read_text(encoding="utf-8")) if kind == language]
+
+
+def block(page: str, language: str) -> str:
+    """The first of them."""
+    return blocks(page, language)[0]
+
+
+def test_the_expected_failure_of_the_page_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "expected.toml"
+    file.write_text(block("ci.md", "toml"), encoding="utf-8")
+    (entry,) = expected_failures.read(file, registry.load())
+    assert entry.id == "KVW-REP-006"
+    assert entry.expires is not None
+
+
+def test_the_tox_environments_of_the_page_are_read(tmp_path: Path) -> None:
+    config = ConfigParser(interpolation=None)
+    config.read_string(block("ci.md", "ini"))
+    assert config.sections() == ["testenv:kvwire", "testenv:py3{11,12,13}-{unit,kvwire}"]
+
+
+def test_a_release_is_what_an_environment_does_and_a_signed_upload() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    environments = ConfigParser(interpolation=None)
+    environments.read(ROOT / "tox.ini", encoding="utf-8")
+    assert ".ci/release.py" in environments["testenv:release"]["commands"]
+    ordered = ("tox run -e release", "attest-build-provenance", "upload-artifact", "gh-action-pypi-publish")
+    places = [workflow.index(step) for step in ordered]
+    assert places == sorted(places)
+
+
 def test_the_program_that_answers_vectors_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = [block for language, block in _FENCED.findall((DOCS / "vectors.md").read_text(encoding="utf-8"))
-              if language == "python"]  # fmt: skip
+    answers = blocks("vectors.md", "python")[1]
     program = tmp_path / "requests.py"
-    program.write_text(blocks[1], encoding="utf-8")
+    program.write_text(answers, encoding="utf-8")
     asked = ["vectors", "verify", "--only", "replay/request", "--", sys.executable]
     assert cli.run([*asked, str(program)]) == Exit.CONFORMANT
     shown = capsys.readouterr().out.strip()
     assert shown in (DOCS / "vectors.md").read_text(encoding="utf-8")
-    program.write_text(blocks[1].replace('"big"', '"little"'), encoding="utf-8")
+    program.write_text(answers.replace('"big"', '"little"'), encoding="utf-8")
     assert cli.run([*asked, str(program)]) == Exit.NOT_CONFORMANT
     assert "the number is read little-endian" in capsys.readouterr().out
 

@@ -291,18 +291,18 @@ def _explain(text: str, asked: Asked) -> Exit:
 
 @click.command("hash")
 @click.argument("algorithm", type=click.Choice((*ALGORITHMS, *FOREIGN)), metavar="ALGORITHM", required=False)
-@click.option("--tokens", required=True, help="Token ids separated by commas; a digest token as 64 hex digits.")
-@click.option("--block-size", type=Whole(min=1), help="Tokens of a block; --explain tries the usual ones.")
-@click.option("--explain", "number", metavar="HASH", help="Say which function, mistake and inputs give this number.")
+@click.option("--tokens", required=True, help="Ids, or digests of 64 hex digits.")
+@click.option("--block-size", type=Whole(min=1), metavar="N", help="Tokens of a block (--explain: usual ones).")
+@click.option("--explain", "number", metavar="HASH", help="Which function, mistake and inputs give it.")
 @click.option("--lora-id", type=Whole(), help="LoRA id of the reuse scope, 0…2^64−1.")
-@click.option("--salt", help="Cache salt as text; its id is the first 8 bytes of its SHA-256, little-endian.")
+@click.option("--salt", help="Cache salt as text; SHA-256 makes its id.")
 @click.option("--salt-id", type=Whole(), help="Cache salt as an id, 0…2^64−1.")
-@click.option("--lora-name", help="LoRA name of the reuse scope, which vLLM's functions take.")
-@click.option("--seed", help="PYTHONHASHSEED of the engine, which vLLM's functions take.")
-@click.option("--extra-keys", help="Extra keys of each block as JSON, which vLLM's functions take.")
+@click.option("--lora-name", help="LoRA name of the scope, for vLLM's functions.")
+@click.option("--seed", help="PYTHONHASHSEED, for vLLM's functions.")
+@click.option("--extra-keys", help="JSON, keys of each block, for vLLM's functions.")
 @click.option("--mm", multiple=True, metavar="BLOCK:DIGEST@OFFSET", help="A multimodal item (v1); repeatable.")
-@click.option("--parent", type=Whole(), help="64-bit hash of the block before (v1, Dynamo), signed or unsigned.")
-@click.option("--parent-key", help="256-bit key of the block before (the others), 64 hex digits.")
+@click.option("--parent", type=Whole(), help="64-bit hash of the block before (v1, Dynamo).")
+@click.option("--parent-key", help="Key of the block before (others), 64 hex digits.")
 def hash_command(
     algorithm: str | None,
     tokens: str,

@@ -77,8 +77,15 @@ def main() -> None:
     """  # noqa: D301 - click reads the \b
 
 
+def _ids(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """What a shell offers for a word that is begun: ids, with ``KVW-`` or as reports print them."""
+    known = [requirement.id for requirement in registry.load().requirements]
+    names = known if begun.upper().startswith("K") else [name.removeprefix("KVW-") for name in known]
+    return [name for name in names if name.startswith(begun.upper())]
+
+
 @main.command("list")
-@click.argument("names", nargs=-1, metavar="[ID]...")
+@click.argument("names", nargs=-1, metavar="[ID]...", shell_complete=_ids)
 @click.option("--profile", help="Only the sentences of this profile, and from which level each has to be conclusive.")
 @click.option("--level", help="Only this level: MUST, SHOULD, MAY, 'MUST NOT', 'SHOULD NOT'.")
 @click.option("--binds", type=click.Choice(["publisher", "consumer", "replay-client"]), help="Only what binds these.")
@@ -128,7 +135,7 @@ def list_command(
 
 
 @main.command()
-@click.argument("requirement", metavar="ID")
+@click.argument("requirement", metavar="ID", shell_complete=_ids)
 def explain(requirement: str) -> None:
     """Explain one sentence: its words, place, what it needs, what decides it, its probes and its mutants."""
     from kvwire.cli.explanation import explanation
