@@ -70,19 +70,20 @@ def session(name: str) -> Trace:
 
 
 def fleet() -> Trace:
-    """As many ranks, each with the stream of the first of two; the eighth one's stamps are integers."""
-    pair, broken = session("two-ranks"), session(BROKEN)
+    """As many ranks, each with what a listener hears of one; the eighth one's stamps are integers."""
+    pair, one = session("two-ranks"), session("clear")
     first = pair.header.streams[0]
     streams = tuple(
         StreamInfo(name=f"rank-{rank}", endpoint=f"{first.endpoint}_dp{rank}", topic=first.topic, rank=rank)
         for rank in range(RANKS)
     )
-    declared = tuple(Stream(name=one.name, endpoint=one.endpoint, topic=one.topic, rank=one.rank) for one in streams)
-    assert broken.header.streams[0].topic == first.topic
+    declared = tuple(
+        Stream(name=info.name, endpoint=info.endpoint, topic=info.topic, rank=info.rank) for info in streams
+    )
     records = [
         msgspec.structs.replace(record, stream=f"rank-{rank}", frames=_of_rank(record.frames, rank, integer=rank == 7))
-        for record in pair.records
-        if record.stream == first.name
+        for record in one.records
+        if record.is_live or record.event in ("witnesses", "HANDSHAKE_SUCCEEDED")
         for rank in range(RANKS)
     ]
     header = msgspec.structs.replace(
@@ -120,7 +121,7 @@ def terminal(result: Result, command: str) -> str:
         width=COLUMNS,
         force_terminal=True,
         color_system="truecolor",
-        legacy_windows=False,
+        highlight=False,
     )
     print_to(console, [result], verbose=False)
     return _FONT.sub("", console.export_svg(title=command, unique_id="kvwire"))

@@ -65,6 +65,7 @@ def test_each_shell_gets_a_script_and_completes(shell: str, capsys: pytest.Captu
     assert "_KVWIRE_COMPLETE" in script
     assert f"{shell}_complete" in script
     assert any("doctor" in found for found in completed(shell, "kvwire", "doc"))
+    assert any("SEQ-009" in found for found in completed(shell, "kvwire", "explain", "SEQ-0"))
     assert any("--strict" in found for found in completed(shell, "kvwire", "check", "--str"))
 
 

@@ -240,6 +240,13 @@ def test_a_machine_that_stands_still_makes_no_rank_wait() -> None:
     assert waits(ALONE, *SILENT, ("busy", "heard"), held_up_s=1.5).outcome("RNK-005").verdict is OPEN
 
 
+def test_a_rank_that_was_heard_although_the_machine_stood_still_was_heard() -> None:
+    told = (ALONE, ("idle", "heard"), ("stopped", "heard"), ("killed", "heard"))
+    judged = waits(*told, held_up_s=1.5).outcome("RNK-005")
+    assert judged.verdict is PASS
+    assert judged.witnesses == 3
+
+
 # --- topologies
 
 

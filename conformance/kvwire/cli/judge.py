@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kvwire.cli.judging import (
     progressing,
     reported,
 )
+from kvwire.cli.quantities import Whole
 from kvwire.cli.screen import Growing, say, screen, wrote
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
@@ -51,14 +53,8 @@ Judge = Callable[[Sequence[Unit], Asked, Callable[[int], None]], Generator[Answe
     help="Of a capture: read these ports only; repeatable.",
 )
 @click.option("--topic", metavar="TEXT", help="Of a capture: the topic that is declared.")
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes for several recordings (one a core)."
-)
-@click.option(
-    "--cluster",
-    metavar="ADDRESS",
-    help="Several by a Dask cluster: tcp://HOST:8786.",
-)
+@click.option("--workers", type=Whole(min=1), metavar="N", help="Processes for several recordings (one a core).")
+@click.option("--cluster", metavar="ADDRESS", help="Several by a Dask cluster: tcp://HOST:8786.")
 def judge_command(
     paths: tuple[Path, ...],
     options: Options,
@@ -86,10 +82,9 @@ def judge_command(
 def _port(text: str) -> tuple[int, int | None]:
     """A publish port and its replay port."""
     publish, _, replay = text.partition(":")
-    try:
+    found: tuple[int, int | None] = (0, None)
+    if re.fullmatch(r"[0-9]{1,5}(?::[0-9]{1,5})?", text):
         found = (int(publish), int(replay) if replay else None)
-    except ValueError:
-        found = (0, None)
     if not all(0 < port < 2**16 for port in found if port is not None):
         raise click.UsageError(f"--port {text}: a port is a number from 1 to 65535, as in 5557 or 5557:5657")
     return found

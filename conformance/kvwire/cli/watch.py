@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.endings import Endings
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
+from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import FILE
 from kvwire.cli.quantities import Duration, Place
 from kvwire.cli.screen import say, writable, wrote
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--only", multiple=True, metavar="ID", help="Only this sentence or area; again for more.")
 @click.option("--strict", is_flag=True, help="A warning is a failure.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen.")
+@curve_options
 def watch_command(
     targets: tuple[str, ...],
     place: tuple[str, int] | None,
@@ -57,6 +60,7 @@ def watch_command(
     only: tuple[str, ...],
     strict: bool,
     allow_inconclusive: bool,
+    curve: Curve | None,
 ) -> int:
     """Judge what the publishers at TARGET… (zmq:… or FILE.toml) send, beside them, until stopped; for weeks.
 
@@ -92,6 +96,7 @@ def watch_command(
             wanted=wanted,
             replays=replays,
             silent_s=silent_s,
+            curve=curve,
             show=lambda now, streams, violations: _show(serving, now, streams, violations),
         )
         failed = watch.run(lambda: bool(endings.told), seconds)

@@ -70,6 +70,6 @@ def judge_stream(
         losses=tuple(losses(context.timeline)),
         senders=None if found is None else (found, trace.records[found.record].t_ns),
         outcomes=outcomes(stream, tallies, header, showing.appearance.form, registry, profile, only),
-        notes=remarks(showing.appearance, showing.muting, records),
+        notes=(*remarks(showing.appearance, showing.muting, records), *showing.bounds),
         kept={},
     )

@@ -93,6 +93,7 @@ class Passing:
 
     def take(self, index: int, record: Record) -> None:
         """Take the next record of the stream."""
+        self.showing.allowance.at(record.t_ns)
         frames = record.frames
         if frames is None:
             self._records.append((index, record))
@@ -239,6 +240,9 @@ class Passing:
 
     def _settled(self, number: int, entry: Entry, read: Read | None) -> None:
         taken = None
+        if self.showing.full(len(entry.payload)):
+            self._one_by_one()
+            self.showing.forget(number)
         if read is not None:
             self._entry = number, entry
             taken = self.quick.take(read, number)
@@ -342,6 +346,7 @@ class Passing:
             outcomes=self.outcomes(only),
             notes=(
                 *remarks(self.showing.appearance, self.showing.muting, self._records),
+                *self.showing.bounds,
                 *self.follower.notes(),
             ),
             kept=self.facts.kept,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kvwire.cache.identity import Identity
+from kvwire.conclusion.allowance import LOOKED_BYTES, RESIDENT, SHOWN_ALL, TOO_MANY, Allowance
 from kvwire.conclusion.description import Appearance
 from kvwire.conclusion.muting import Muting
 from kvwire.history.losses import Loss
@@ -55,6 +56,7 @@ def show(context: Context, records: Records, areas: Iterable[Area]) -> Showing:
     """
     showing = Showing(context, areas)
     for index, record in records:
+        showing.allowance.at(record.t_ns)
         if record.frames is not None:
             showing.record(index, record)
     for incarnation in context.timeline.incarnations:
@@ -79,6 +81,10 @@ class Showing:
         self.facts = context.facts
         self.muting = Muting(self.facts.offers, context.header.sets)
         self.appearance = Appearance()
+        self.allowance = Allowance()
+        self.forgotten = 0
+        """How often what is resident was forgotten, for there was too much of it."""
+        self._unlooked = 0
         self._moments = deque(self.facts.moments)
         self._life = -1
 
@@ -125,6 +131,9 @@ class Showing:
     def batch(self, batch: Batch) -> None:
         """The next batch."""
         self._reach((self._life, batch.number))
+        if self.full(len(batch.payload)):
+            self.forget(batch.number)
+        self.allowance.read(batch)
         self.appearance.add(batch.reading)
         stamped = self.muting.batch(batch)
         self._mute(stamped)
@@ -134,8 +143,33 @@ class Showing:
             self._hidden(batch)
         self._events(batch, batch.reading.events, stamped)
 
+    def full(self, size: int) -> bool:
+        """Whether more is known to be resident than is followed, before a batch of so many bytes."""
+        self._unlooked += size
+        if self._unlooked <= LOOKED_BYTES:
+            return False
+        self._unlooked = 0
+        return self.facts.ledger.known > RESIDENT
+
+    def forget(self, number: int) -> None:
+        """Nothing is known any more of what is resident before a batch."""
+        self._gap(Gap(first=number, last=number - 1, attribution=Attribution.HARNESS, why=TOO_MANY))
+        self.forgotten += 1
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """What this harness left out for its own bounds."""
+        beyond, forgotten = self.allowance.beyond, self.forgotten
+        return (
+            *([f"{beyond} batches with faults were not read: {SHOWN_ALL}"] if beyond else ()),
+            *([f"what is resident was forgotten {forgotten} times: {TOO_MANY}"] if forgotten else ()),
+        )
+
     def rest(self, batch: Batch, first: int) -> None:
         """The events of a batch from one on; those before it, and the batch itself, were taken another way."""
+        self.allowance.read(batch, first)
+        if batch.reading.opaque:
+            self._hidden(batch)
         self.appearance.rest(batch.reading, first)
         self._events(batch, batch.reading.events[first:], frozenset())
 

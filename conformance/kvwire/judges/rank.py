@@ -218,16 +218,17 @@ class Rank(Area):
         One rank is given work while the others are idle, stopped or killed. What is missing then was there before: its
         process ``alone`` was heard, and its stream ``beside`` others. A call that hangs beside others did return alone.
         A time alone proves nothing on a busy machine: it has to fall silent, or its call to hang, in each of several
-        attempts, and those in which something was held up do not count.
+        attempts, and of those in which something was held up only one in which it was heard counts.
         """
         calm = [attempt for attempt in attempts if attempt.wait.calm]
         missed = [attempt for attempt in calm if attempt.told.outcome != "heard"]
-        say.saw(sum(attempt.told.outcome == "heard" for attempt in attempts))
+        heard = sum(attempt.told.outcome == "heard" for attempt in attempts)
+        say.saw(heard)
         at, first, _ = (missed or attempts)[0]
         situation = f"while the other ranks were {first.peers}"
         if missed and len(missed) < len(calm):
             say.note(f"rank {first.rank} was not heard in one attempt {situation}, and in others it was")
-        elif not missed and calm:
+        elif not missed and heard:
             return
         elif any(told.instance not in (beside if told.outcome == "bound" else alone) for _, told, _ in missed):
             say.open(f"rank {first.rank} was not heard {situation}, nor when they had work too")

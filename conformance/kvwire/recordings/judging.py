@@ -22,14 +22,14 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files
 from kvwire.trace.captures import capture
 from kvwire.trace.captures.capture import Told
-from kvwire.trace.records import Header, Record, Trace, TraceError
+from kvwire.trace.records import HELD_BYTES, Header, Record, Trace, TraceError, held
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """How recordings are judged.
 
     ``profile`` of None is that of each one's header; ``today`` is an ISO date; ``told`` is what packet captures do not
-    show of their ports.
+    show of their ports; ``held`` is how much of a recording may be held in memory.
     """
 
     profile: str | None = None
@@ -37,6 +37,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[Entry, ...] | None = None
     today: str = ""
     told: Told = Told()
+    held: int = HELD_BYTES
 
 
 def concluded(trace: Trace, asked: Asked) -> Result:
@@ -72,7 +73,7 @@ def read(
     """
     if not passes(recording.header):
         records: list[Record] = []
-        for count, record in enumerate(recording):
+        for count, record in enumerate(held(recording, asked.held)):
             records.append(record)
             each(count)
         ended = recording.ended

@@ -15,6 +15,7 @@ from kvwire.conclusion.watching import StreamFacts, Watcher
 from kvwire.judges.verdict import Outcome, Verdict
 from kvwire.standard import registry
 from kvwire.trace.detail import SocketEvent
+from kvwire.trace.handshakes import refusal
 from kvwire.trace.marks import Stalled, Trouble
 from kvwire.trace.records import Header, Record
 from kvwire.watch.holes import Holes
@@ -76,7 +77,15 @@ class Beside:
     failed: str | None = None
 
     def __init__(
-        self, name: str, lines: Lines, profile: str | None, wanted: Wanted, *, replays: bool, silent_s: float | None
+        self,
+        name: str,
+        lines: Lines,
+        profile: str | None,
+        wanted: Wanted,
+        *,
+        replays: bool,
+        silent_s: float | None,
+        curve: bool = False,
     ) -> None:
         self.name = name
         self._lines = lines
@@ -84,6 +93,7 @@ class Beside:
         self._wanted = wanted
         self._replays = replays
         self._silent_s = silent_s
+        self._curve = curve
         self._before: list[Record] = []
         self._ears: dict[str, _Ear] = {}
         self._watcher: Watcher | None = None
@@ -146,6 +156,8 @@ class Beside:
                 self._lines.tell("connection-lost", self.name, stream, "it is tried again for as long as it takes")
         else:
             count = ear.failed[detail.of] = ear.failed.get(detail.of, 0) + 1
+            if sum(ear.failed.values()) == 1 and (why := refusal(detail.event, curve=self._curve)):
+                self._lines.tell("trouble", self.name, stream, why)
             return count <= FAILED_HANDSHAKES
         return True
 

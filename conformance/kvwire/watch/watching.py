@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.recording import Reception
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness_process import Patience
@@ -23,8 +24,8 @@ LOOK_S = 1.0
 """How often it is looked how things stand."""
 ASK_S = 5.0
 """How often a replay socket is asked at most."""
-PATIENCE = Patience(rcvhwm=100_000, waiting_bytes=64 * 1024 * 1024, reconnect_max_ms=1000)
-"""What may wait for a watch that does not keep up, so that its memory has a bound."""
+PATIENCE = Patience(reconnect_max_ms=1000)
+"""In a long outage a connection is tried once a second."""
 
 
 class Ended(NamedTuple):
@@ -51,16 +52,25 @@ class Watch:
         replays: bool = False,
         silent_s: float | None = None,
         show: Show = lambda *_: None,
+        curve: Curve | None = None,
     ) -> None:
         self._lines = lines
         self._show = show
         self._registry = registry.load()
         self._besides = [
-            Beside(target.text, lines, profile, wanted or Wanted(), replays=replays, silent_s=silent_s)
+            Beside(
+                target.text,
+                lines,
+                profile,
+                wanted or Wanted(),
+                replays=replays,
+                silent_s=silent_s,
+                curve=curve is not None,
+            )
             for target in targets
         ]
         self._receptions = [
-            Reception(target, beside, replays=replays, patience=PATIENCE)
+            Reception(target, beside, replays=replays, patience=PATIENCE, curve=curve)
             for target, beside in zip(targets, self._besides, strict=True)
         ]
         self._together = Together(lines, self._besides)

@@ -34,6 +34,8 @@ REQUIRED: dict[EventKind, tuple[str, ...]] = {
     "cleared": (),
     "unknown": (),
 }
+GROUPS = 2**16
+"""How many groups of an engine are told apart; an event of another one is not followed."""
 ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
     "stored": (
         "block_hashes",
