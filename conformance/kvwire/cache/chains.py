@@ -14,6 +14,7 @@ import bisect
 import zlib
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -252,10 +253,13 @@ class Chains:
             strand, at = under, last
         return text
 
-    def texts(self) -> Iterator[tuple[Text, int]]:
-        """The text and the hash of every remembered block in whose chain nothing but text was seen, from its root."""
+    def texts(self, newest: int | None = None) -> Iterator[tuple[Text, int]]:
+        """The text and the hash of remembered blocks in whose chain nothing but text was seen, from its root.
+
+        Of all of them, or of so many that were used last and those stored with them.
+        """
         seen: set[int] = set()
-        for value, held in self._links.kept.items():
+        for value, held in islice(reversed(self._links.kept.items()), newest):
             if not isinstance(held, Strand):
                 if held.plain and held.text is not None:
                     yield held.text, value

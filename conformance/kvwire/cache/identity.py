@@ -158,16 +158,17 @@ class Identity:
         self._tags.clear()
         self._media.clear()
 
-    def prefixes(self, count: int) -> dict[Text, tuple[int, ...]]:
+    def prefixes(self, count: int, newest: int | None = None) -> dict[Text, tuple[int, ...]]:
         """Of this incarnation the hashes of prefixes of which no adapter or scope is named, by their tokens, in order.
 
-        At most so many: those with the smallest checksums, which choose alike in every stream.
+        At most so many, of all or of the ``newest``: those with the smallest checksums, which choose alike in every
+        stream.
         """
         windows: tuple[Iterable[Mapping[Adapter, int] | Mapping[Tag, int]], ...]
         windows = (self._adapters.kept.values(), self._tags.kept.values())
         scoped = {value for window in windows for names in window for value in names.values()}
         found: dict[Text, set[int]] = {}
-        for text, value in self.chains.texts():
+        for text, value in self.chains.texts(newest):
             if value not in scoped:
                 found.setdefault(text, set()).add(value)
         return {text: tuple(sorted(found[text])) for text in heapq.nsmallest(count, found)}

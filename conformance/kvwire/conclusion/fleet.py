@@ -45,15 +45,17 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     prefixes: Prefixes
 
 
-def member(info: StreamInfo, hearing: Hearing, ranks: Iterable[int], identity: Identity | None) -> Member:
-    """What a stream of a run shows; without ``identity`` nothing of its hashes."""
+def member(
+    info: StreamInfo, hearing: Hearing, ranks: Iterable[int], identity: Identity | None, newest: int | None = None
+) -> Member:
+    """What a stream of a run shows; without ``identity`` nothing of its hashes, else of all or of the ``newest``."""
     return Member(
         name=info.name,
         endpoint=info.endpoint,
         ranks=tuple(sorted(ranks)),
         heard=hearing.heard(info.name),
         clock_ns=hearing.header.clock_ns,
-        prefixes={} if identity is None else identity.prefixes(PREFIXES),
+        prefixes={} if identity is None else identity.prefixes(PREFIXES, newest),
     )
 
 
