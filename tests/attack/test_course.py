@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -26,7 +27,7 @@ REFERENCE = "reference:"
 
 def ran(text: str, settings: Settings, stop_at: str = "") -> Trace:
     def progress(said: str) -> None:
-        if stop_at and said == f"probe {stop_at}":
+        if stop_at and said.startswith(f"probe {stop_at} ("):
             raise KeyboardInterrupt
 
     target = parse(text)
@@ -62,6 +63,16 @@ def test_a_run_that_is_out_of_time_says_what_it_did_not_come_to() -> None:
     summary = conclude(trace, KNOWN, registry.profile("replay")).summary
     assert summary.no_claim == ["cut"]
     assert summary.headline.startswith("no claim: out of time before the end of live, places, requests")
+
+
+def test_progress_says_how_many_probes_there_are_and_how_long_they_may_take() -> None:
+    told: list[str] = []
+    target = parse(REFERENCE)
+    assert not isinstance(target, TraceTarget)
+    run(target, Settings(mode="quick", limits=QUICK), told.append)
+    probes = [text for text in told if text.startswith("probe ")]
+    assert re.fullmatch(r"probe live \(1 of \d+, \d+ s left at most\)", probes[0])
+    assert f"({len(probes)} of {len(probes)}, " in probes[-1]
 
 
 def test_an_interrupt_leaves_what_was_to_come() -> None:

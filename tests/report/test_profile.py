@@ -77,6 +77,10 @@ def test_a_long_recording_is_described_by_its_beginning(monkeypatch: pytest.Monk
     (profile,) = concluded(passive(engine(VLLM))).profiles
     assert profile.part
     assert profile.batches < 4
+    monkeypatch.setattr(beginning, "RECORDS", 20)
+    assert not concluded(passive(engine(VLLM))).profiles[0].part
+    fleet = [engine(VLLM, stream=f"s{at}") for at in range(3 * beginning.STREAMS)]
+    assert all(one.part for one in concluded(passive(*fleet)).profiles)
 
 
 def test_a_function_that_changes_on_the_way_is_named_beside_the_first() -> None:

@@ -17,6 +17,8 @@ from kvwire.hashes.mistakes import BY_NAME, difference
 
 INPUTS = ("lora_id", "lora_name", "salt", "extra", "mm", "block_size")
 """What a store tells of what enters its hashes besides tokens."""
+AGAINST = 8
+"""A stream is held against one of so many, so that a fleet of a thousand is compared in time."""
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +54,12 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 def compare(profilers: Sequence[Profiler]) -> tuple[Agreement, ...]:
-    """Every stream beside the first that it shares a prompt with; beside the first of all where there is none."""
+    """Every stream beside the first of a few that it shares a prompt with; beside the first of all if there is none."""
     made: list[Agreement] = []
     profiles = [profiler.made() for profiler in profilers]
     for at in range(1, len(profilers)):
-        pairs = (_pair(profilers[before], profilers[at], profiles[before], profiles[at]) for before in range(at))
+        others = range(min(at, AGAINST))
+        pairs = (_pair(profilers[before], profilers[at], profiles[before], profiles[at]) for before in others)
         found = list(itertools.islice((pair for pair in pairs if pair.shared), 1))
         made += found or [_pair(profilers[0], profilers[at], profiles[0], profiles[at])]
     return tuple(made)

@@ -14,6 +14,8 @@ RECORDS = 4096
 """So many records of a stream are looked at; a profile says when there were more."""
 BYTES = 4 * 1024 * 1024
 """So many bytes of them."""
+STREAMS = 4
+"""More streams than so many share what these would be given."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +29,8 @@ class Beginning:
     """The first records of each declared stream; memory is bounded, and so is the time that the profiles take."""
 
     def __init__(self, streams: Sequence[StreamInfo]) -> None:
-        self._streams = {info.name: _Kept(info) for info in streams}
+        share = max(1.0, len(streams) / STREAMS)
+        self._streams = {info.name: _Kept(info, share) for info in streams}
 
     def take(self, record: Record) -> None:
         """Take the next record of the run."""
@@ -46,8 +49,9 @@ class Beginning:
 
 
 class _Kept:
-    def __init__(self, info: StreamInfo) -> None:
+    def __init__(self, info: StreamInfo, share: float) -> None:
         self._info = info
+        self._share = share
         self._records: list[Record] = []
         self._bytes = 0
         self.full = False
@@ -56,7 +60,7 @@ class _Kept:
         if self.full:
             return
         self._bytes += sum(map(len, record.frames or ()))
-        self.full = len(self._records) >= RECORDS or self._bytes > BYTES
+        self.full = len(self._records) * self._share >= RECORDS or self._bytes * self._share > BYTES
         if not self.full:
             self._records.append(record)
 
