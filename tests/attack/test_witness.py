@@ -245,7 +245,18 @@ def test_a_full_trace_says_so(open_socket: OpenSocket, stream: Stream) -> None:
     finally:
         recorder.close()
     assert sum(sum(map(len, r.frames)) for r in recorder.records if r.frames) <= 10_000
-    assert [r.event for r in recorder.records].count("trouble") == 1
+    told = [record.detail.text for record in recorder.records if isinstance(record.detail, Trouble)]
+    assert told[0] == "the trace is full: what came later is not in it"
+    assert told[1].endswith("messages came when the trace was full")
+    assert int(told[1].split()[0]) >= 1
+
+
+def test_what_a_replay_client_hears_is_held_against_the_bound_too() -> None:
+    recorder = Recorder(trace_bytes=10_000)
+    for number in range(10):
+        recorder.add(source="replay-1", stream="s", frames=(b"", b"", number.to_bytes(8, "big"), bytes(3000)))
+    assert len([record for record in recorder.records if record.frames is not None]) == 2
+    assert recorder.full
 
 
 def test_the_children_end_with_their_parent(stream: Stream) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from kvwire.conclusion.muting import Muting
 from kvwire.judges.step import Step
@@ -15,8 +16,13 @@ from kvwire.wire.framing import split_live, split_replay
 LEGACY: tuple[Form, ...] = ("array-v", "array-s")
 
 
+NAMES, NAME = 100, 100
+"""How many types of events, and kinds of groups, are told apart, and how many characters of a name are kept."""
+OTHERS = "(others)"
+
+
 class Appearance:
-    """What was seen of a stream, added up; O(types, ranks)."""
+    """What was seen of a stream, added up; O(1) beside its ranks."""
 
     def __init__(self) -> None:
         self.batches = 0
@@ -48,11 +54,12 @@ class Appearance:
         if reading.events:
             self.forms.add(reading.form)
         for event in reading.events[first:]:
-            self.tags[event.tag or "(untagged)"] += 1
+            tag = _named(event.tag or "(untagged)", self.tags)
+            self.tags[tag] += 1
             if event.kind == "unknown" and event.tag:
-                self.unknown.add(event.tag)
+                self.unknown.add(tag)
             if event.spec_kind is not None and group_kind(event.group, event.spec_kind, event.window) == "unknown":
-                self.odd_kinds.setdefault(event.spec_kind, set()).add(event.group)
+                self.odd_kinds.setdefault(_named(event.spec_kind, self.odd_kinds), set()).add(event.group)
 
     @property
     def events(self) -> dict[str, int]:
@@ -71,6 +78,12 @@ class Appearance:
             if forms <= {"array", legacy}:
                 return legacy
         return "mixed"
+
+
+def _named(name: str, known: Collection[str]) -> str:
+    """A name as it is counted: short, and as one of the others where there are too many."""
+    name = name if len(name) <= NAME else name[:NAME] + "…"
+    return name if name in known or len(known) < NAMES else OTHERS
 
 
 def remarks(appearance: Appearance, muting: Muting, details: Records) -> tuple[str, ...]:

@@ -111,9 +111,9 @@ def show(context: Context, records: Records, areas: Iterable[Area]) -> Showing:
 
 
 class Allowance:
-    """How many events of a stream are shown one by one: so many at once, and so many more for a second of the recording.
+    """How many events of a stream are shown one by one: so many at once, and more for each second of the recording.
 
-    Beyond that a batch with faults is not read. A batch counts as its events, and for the time that it takes to read it.
+    Beyond that a batch with faults is not read. A batch counts as its events, and for the time that reading it takes.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Allowance:
         """Read a batch, of which the events from ``first`` on are to be shown, or see to it that it is not."""
         if self._left <= 0 and (first or read_quickly(batch.payload) is None):
             self.beyond += 1
-            batch.beyond("more events with faults than this harness shows one by one")
+            batch.beyond(SHOWN_ALL)
         else:
             self._left -= len(batch.reading.events) - first + len(batch.payload) // 64
 
@@ -147,6 +147,9 @@ class Showing:
         self.muting = Muting(self.facts.offers, context.header.sets)
         self.appearance = Appearance()
         self.allowance = Allowance()
+        self.forgotten = 0
+        """How often what is resident was forgotten, for there was too much of it."""
+        self._unlooked = 0
         self._moments = deque(self.facts.moments)
         self._life = -1
 
@@ -193,6 +196,8 @@ class Showing:
     def batch(self, batch: Batch) -> None:
         """The next batch."""
         self._reach((self._life, batch.number))
+        if self.full(len(batch.payload)):
+            self.forget(batch.number)
         self.allowance.read(batch)
         self.appearance.add(batch.reading)
         stamped = self.muting.batch(batch)
@@ -202,6 +207,28 @@ class Showing:
         if batch.reading.opaque:
             self._hidden(batch)
         self._events(batch, batch.reading.events, stamped)
+
+    def full(self, size: int) -> bool:
+        """Whether more is known to be resident than is followed, before a batch of so many bytes."""
+        self._unlooked += size
+        if self._unlooked <= LOOKED_BYTES:
+            return False
+        self._unlooked = 0
+        return self.facts.ledger.known > RESIDENT
+
+    def forget(self, number: int) -> None:
+        """Nothing is known any more of what is resident before a batch."""
+        self._gap(Gap(first=number, last=number - 1, attribution=Attribution.HARNESS, why=TOO_MANY))
+        self.forgotten += 1
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """What this harness left out for its own bounds."""
+        beyond, forgotten = self.allowance.beyond, self.forgotten
+        return (
+            *([f"{beyond} batches with faults were not read: {SHOWN_ALL}"] if beyond else ()),
+            *([f"what is resident was forgotten {forgotten} times: {TOO_MANY}"] if forgotten else ()),
+        )
 
     def rest(self, batch: Batch, first: int) -> None:
         """The events of a batch from one on; those before it, and the batch itself, were taken another way."""
@@ -255,6 +282,12 @@ def passes(header: Header) -> bool:
 
 EVENTS, EVENTS_A_SECOND = 300_000, 2_000
 """How many events are shown one by one."""
+SHOWN_ALL = "more events with faults than this harness shows one by one"
+RESIDENT = 750_000
+"""How many blocks of one stream are followed."""
+LOOKED_BYTES = 2**21
+"""After so many bytes of payloads it is counted how many there are."""
+TOO_MANY = f"more than {RESIDENT} blocks of a stream are not followed"
 STRETCH = 1024
 """After so many batches without a fault the areas are told."""
 REUSED = 1024
@@ -459,6 +492,9 @@ class Passing:
 
     def _settled(self, number: int, entry: Entry, read: Read | None) -> None:
         taken = None
+        if self.showing.full(len(entry.payload)):
+            self._one_by_one()
+            self.showing.forget(number)
         if read is not None:
             self._entry = number, entry
             taken = self.quick.take(read, number)
@@ -562,6 +598,7 @@ class Passing:
             outcomes=self.outcomes(only),
             notes=(
                 *remarks(self.showing.appearance, self.showing.muting, self._records),
+                *self.showing.bounds,
                 *self.follower.notes(),
             ),
             kept=self.facts.kept,
@@ -641,6 +678,6 @@ def judge_stream(
         losses=tuple(losses(context.timeline)),
         senders=None if found is None else (found, trace.records[found.record].t_ns),
         outcomes=_outcomes(stream, tallies, header, showing.appearance.form, registry, profile, only),
-        notes=remarks(showing.appearance, showing.muting, records),
+        notes=(*remarks(showing.appearance, showing.muting, records), *showing.bounds),
         kept={},
     )

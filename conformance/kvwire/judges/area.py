@@ -29,6 +29,9 @@ JUDGES = "kvwire.judges."
 HEX_BYTES = 24
 """How many bytes of a place a finding shows."""
 
+TEXT = 2000
+"""How many characters of what a publisher wrote a finding quotes."""
+
 P = ParamSpec("P")
 A = TypeVar("A", bound="Area")
 Arrays = Literal["count", "exempt", "break"]
@@ -55,6 +58,10 @@ def unless(claimed: Callable[[StreamInfo, Statement], bool]) -> Unclaimed:
     return unclaimed
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT else f"{text[:TEXT]}… ({len(text)} characters)"
+
+
 class Say:
     """How one sentence speaks on one stream; nothing is counted of what the harness itself decided."""
 
@@ -72,7 +79,7 @@ class Say:
     def broke(self, expected: str, seen: str, where: Where) -> None:
         """Count a violation."""
         if self._decided_by not in self._area.muted:
-            finding = Finding(expected=expected, seen=seen, where=where)
+            finding = Finding(expected=_cut(expected), seen=_cut(seen), where=where)
             self.tally.broke(finding)
             if self.tally.violations <= EXAMPLES:
                 self._area.facts.found(self._requirement, finding)
@@ -96,7 +103,7 @@ class Say:
 
     def note(self, text: str) -> None:
         """Keep a remark beside the verdict."""
-        self.tally.note(text)
+        self.tally.note(_cut(text))
 
 
 class Bound(Say, Generic[P]):

@@ -21,8 +21,8 @@ LOOK_S = 1.0
 """How often it is looked how things stand."""
 ASK_S = 5.0
 """How often a replay socket is asked at most."""
-PATIENCE = Patience(rcvhwm=100_000, waiting_bytes=64 * 1024 * 1024, reconnect_max_ms=1000)
-"""What may wait for a watch that does not keep up, so that its memory has a bound."""
+PATIENCE = Patience(reconnect_max_ms=1000)
+"""In a long outage a connection is tried once a second."""
 
 Show = Callable[[float, Sequence[StreamState], Sequence[Violations]], None]
 

@@ -13,6 +13,7 @@ from typing import Any
 from kvwire.wire.events import (
     DEVICE,
     DIGEST,
+    GROUPS,
     KINDS,
     MEDIA,
     REQUIRED,
@@ -257,7 +258,7 @@ class _Builder:
         node = self.fields.get("group_idx")
         if node is None or node.kind is Kind.NIL:
             return 0, True
-        if node.kind is not Kind.INT:
+        if node.kind is not Kind.INT or node.value >= GROUPS:
             return 0, False
         return int(node.value), True
 

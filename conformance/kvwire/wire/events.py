@@ -34,6 +34,8 @@ REQUIRED: dict[EventKind, tuple[str, ...]] = {
     "cleared": (),
     "unknown": (),
 }
+GROUPS = 2**16
+"""How many groups of an engine are told apart; an event of another one is not followed."""
 TWO_63 = 2**63
 TWO_64 = 2**64
 DIGEST = re.compile(r"[0-9a-fA-F]{64}\Z")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from kvwire.wire.events import KINDS, MEDIA, REQUIRED, TWO_63, TWO_64, Event, EventKind, Form, Reading
+from kvwire.wire.events import GROUPS, KINDS, MEDIA, REQUIRED, TWO_63, TWO_64, Event, EventKind, Form, Reading
 from kvwire.wire.msgpack import LIMITS
 
 Signed = Annotated[int, Meta(ge=-TWO_63, le=TWO_63 - 1)]
@@ -29,7 +29,7 @@ FIELDS: dict[str, Any] = {
     "lora_name": None,
     "medium": str | None,
     "extra_keys": None,
-    "group_idx": Natural | None,
+    "group_idx": Annotated[int, Meta(ge=0, lt=GROUPS)] | None,
     "kv_cache_spec_kind": str | None,
     "kv_cache_spec_sliding_window": Natural | None,
     "locality": str | None,

@@ -71,10 +71,12 @@ CHECK_S = 10.0
 """How long the answer to a verb that nobody knows may take."""
 END_S = 2.0
 """How long an adapter has to end after each of: the end of its input, SIGTERM, SIGKILL."""
-LINE_BYTES = 16 * 1024 * 1024
+LINE_BYTES = 8 * 1024 * 1024
 """The longest answer that is read."""
-UNREAD_BYTES = LINE_BYTES
+UNREAD_BYTES = 2 * LINE_BYTES
 """How much may wait that was not asked for yet; beyond it nothing more is read."""
+QUEUED_BYTES = 128
+"""What a line that waits takes beside its bytes."""
 NOISE_LINES = 5
 """How many lines that are no answer are kept."""
 NOISE_BYTES = 64 * 1024 * 1024
@@ -205,7 +207,7 @@ class AdapterProcess:
             if self._noise_lines > NOISE_LINES:
                 return
             line = line[:LAST_BYTES]
-        self._unread += len(line)
+        self._unread += len(line) + QUEUED_BYTES
         self._lines.put(line)
 
     def _too_noisy(self) -> str:
@@ -430,7 +432,7 @@ class AdapterProcess:
                 raise self._break(self._ending(verb))
             if isinstance(line, str):
                 raise self._break(f"{line}{self._context()}")
-            self._unread -= len(line)
+            self._unread -= len(line) + QUEUED_BYTES
             answer = self._read(line)
             if self._noise_bytes > NOISE_BYTES:
                 raise self._break(f"{self._too_noisy()}{self._context()}")

@@ -14,8 +14,8 @@ import msgspec
 
 from kvwire.trace import kinds
 from kvwire.trace.files.ends import End, Item, checked
-from kvwire.trace.packed import BATCH, Digest, timed
-from kvwire.trace.records import Header, Record, Trace, TraceError
+from kvwire.trace.packed import BATCH, BATCH_BYTES, Digest, timed
+from kvwire.trace.records import Header, Record, Trace, TraceError, weight
 
 _NOTHING = msgspec.Raw(b"{}")
 BUFFER = 1 << 16
@@ -117,15 +117,17 @@ def items(raw_lines: Iterable[bytes], digest: Digest) -> Iterator[Item]:
             field of a known event is of a wrong type.
     """
     batch: list[Record] = []
+    size = 0
     for item in _single(raw_lines):
         if isinstance(item, Record):
             batch.append(item)
-            if len(batch) < BATCH:
+            size += weight(item.frames or ())
+            if len(batch) < BATCH and size < BATCH_BYTES:
                 continue
         digest.add([timed(record) for record in batch])
         if batch:
             yield batch
-            batch = []
+            batch, size = [], 0
         if not isinstance(item, Record):
             yield item
     digest.add([timed(record) for record in batch])
