@@ -45,7 +45,7 @@ LIVE_IO, REPLAY_IO = 1, 2
 """The I/O threads of the two sockets, as a bit each: what replay clients do is not felt by the live stream."""
 SUBSCRIPTION_BYTES = 65536
 """The longest frame taken from a subscriber; a longer one ends its connection."""
-SUBSCRIPTIONS_AT_ONCE = 100
+SUBSCRIPTIONS_AT_ONCE = 10
 """Of one subscriber, between two batches: libzmq takes them in while a batch is sent."""
 REASON_LENGTH = 300
 """How much of an error a warning shows; what was offered may stand in it, at any length."""

@@ -1,8 +1,9 @@
 """Clients of the reference publisher that mean harm.
 
 Beside each, a subscriber of ours hears the publisher that is attacked and, as the control, one of its kind that is not.
-There is no hole, and no batch comes later than the reference declares, what the control's came late not counted. While
-the attack goes on, a client of ours asks replay and is answered.
+There is no hole, and no batch comes later than the reference declares, what the control's came late not counted, nor
+most of it on a machine that has more to do than it can. While the attack goes on, a client of ours asks replay and is
+answered.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 import zmq
 
 from kvwire.judges.verdict import Exit
-from kvwire.selftest.hostile.bench import KVWIRE, PACKAGE, Attack, Bench, Broken, Ran, Running
+from kvwire.selftest.hostile.bench import KVWIRE, PACKAGE, STARVED, Attack, Bench, Broken, Ran, Running, starved
 from kvwire.standard.statement import Bounds
 from kvwire.wire.framing import END_SEQUENCE
 
@@ -107,7 +108,7 @@ def _attacked(bench: Bench, kind: str, running: Running, said: list[str], *, ans
         _hear((attacked, control), ATTACKED_S)
         right = not answered or _answered(context, found[2])
         attacked.take()
-        bound = Bounds().live_delay_s
+        bound = Bounds().live_delay_s * (STARVED if starved() else 1)
         if min(len(attacked.delays), len(control.delays)) < 2:
             raise Broken("the live stream stood still")
         worst, usual = max(attacked.delays), max(control.delays)
