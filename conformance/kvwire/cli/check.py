@@ -83,8 +83,8 @@ def check(
     \b
     Exit codes: 0 conformant at this level (with --quick or --only: nothing broken was seen, which is no claim),
     1 not conformant, 2 usage, 3 inconclusive (something that the profile wants shown was not, the connection
-    was lost for good, or time ran out), 4 error (the target was not reached, the harness failed, or a file could not be written),
-    130 interrupted (Ctrl-C or SIGTERM; what was found is kept).
+    was lost for good, or time ran out), 4 error (the target was not reached, the harness failed, or a file
+    could not be written), 130 interrupted (Ctrl-C or SIGTERM; what was found is kept).
     With --expected-failures, what the file expects does not count, and an entry that does not come true is 1.
     """  # noqa: D301 - click reads the \b
     try:
