@@ -53,6 +53,14 @@ CALLS: tuple[tuple[str, dict[str, object], str], ...] = (
 )
 
 
+CALLS += (
+    ("replay-request", {"client": "replay-1", "start": ""}, "start"),
+    ("replay-request", {"client": "replay-1", "start": "x"}, "start"),
+    ("tail-done", {"outcome": "seen", "after_s": 1e308, "bound_s": 1.0}, "after_s"),
+    ("tail-done", {"outcome": "seen", "after_s": 0.1, "bound_s": -1.0}, "bound_s"),
+)
+
+
 @pytest.mark.parametrize(("event", "detail", "said"), CALLS)
 def test_what_no_harness_writes_is_refused_with_its_line(event: str, detail: dict[str, object], said: str) -> None:
     story = Story()
@@ -93,6 +101,13 @@ def test_a_header_is_refused_that_is_nested_too_deeply(depth: int) -> None:
     header = b'{"trace":"kvwire-trace-1","edition":"1","target":"x","level":"passive","can":%s}\n'
     with pytest.raises(TraceError, match="line 1"):
         files.parse([header % nested(depth).encode()])
+
+
+def test_nobody_stands_still_for_ever() -> None:
+    lines = list(files.lines(Story().trace()))
+    lines.insert(1, b'{"t_ns":1,"source":"harness","stream":"s","event":"stalled","detail":{"of":"x","ms":1e308}}\n')
+    with pytest.raises(TraceError, match=r"line 2: .*ms"):
+        files.parse(lines)
 
 
 @pytest.mark.parametrize("field", ["t_ns", "connection", "life"])
