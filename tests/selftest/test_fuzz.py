@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -154,3 +155,18 @@ def test_an_input_is_made_again_by_its_number_alone() -> None:
     assert list(fuzz(target, 1, 60.0, at_most=9)) == [9]
     assert list(fuzz(target, 1, 60.0, first=8, at_most=1)) == [1]
     assert inputs[8] == inputs[9]
+
+
+@pytest.mark.parametrize(("behind", "claimed"), [(16, 10_000), (16, 2**40), (36, 2**63)])
+def test_a_chunk_that_lies_about_its_size_is_damage(tmp_path: Path, behind: int, claimed: int) -> None:
+    path = tmp_path / "a.mcap"
+    story = Story()
+    story.send(stored("a"))
+    files.write(story.trace(), path)
+    raw = bytearray(path.read_bytes())
+    chunk = next(i for i in range(len(raw)) if raw[i] == 6 and raw[i + 37 : i + 45] == b"\x04\0\0\0zstd")
+    start = chunk + 9 + behind  # its size uncompressed; the length of its bytes
+    raw[start : start + 8] = claimed.to_bytes(8, "little")
+    path.write_bytes(raw)
+    with pytest.raises(TraceError, match=f"{path}: "):
+        files.read(path)

@@ -26,7 +26,7 @@ try:
     from mcap.records import Chunk, Metadata
     from mcap.stream_reader import get_chunk_data_stream
     from mcap.writer import IndexType, Writer
-    from zstandard import ZstdError
+    from zstandard import ZstdError, frame_content_size
 except ImportError:
     raise TraceError("an .mcap file needs the package mcap: python -m pip install 'kvwire[recordings]'") from None
 
@@ -174,6 +174,8 @@ def _chunk(content: bytes) -> bytes:
     chunk = Chunk.read(ReadDataStream(BytesIO(content)))
     if chunk.uncompressed_size > CHUNK_MAX or len(content) > CHUNK_MAX:
         raise TraceError(f"a chunk of {chunk.uncompressed_size} bytes: the file is damaged")
+    if chunk.compression == "zstd" and frame_content_size(chunk.data) not in (-1, chunk.uncompressed_size):
+        raise TraceError("a chunk says two sizes of itself: the file is damaged")
     stream, length = get_chunk_data_stream(chunk, validate_crc=True)
     return stream.read(length)
 
