@@ -210,7 +210,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("[[expeted]]\nid = 'BAT-001'\nreason = 'r'\n", "unknown field `expeted`"),
         ("expected = 3\n", "not a file of expected failures"),
         ("expected = ['expires']\n", "not a file of expected failures"),
-        ("[[", "not a file of expected failures"),
+        ("[[", "not TOML"),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -289,7 +289,7 @@ def test_a_result_stream_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "words"), [(b"", "one line `run`"), (b"{}", "line 1: not of a result stream"), (b"x", "line 1")]
+    ("raw", "words"), [(b"", "0 lines `run`"), (b"{}", "line 1: not of a result stream"), (b"x", "line 1")]
 )
 def test_what_is_no_result_stream_is_refused(raw: bytes, words: str) -> None:
     with pytest.raises(result.ResultError, match=words):

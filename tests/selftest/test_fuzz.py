@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -53,6 +54,14 @@ CALLS: tuple[tuple[str, dict[str, object], str], ...] = (
 )
 
 
+CALLS += (
+    ("replay-request", {"client": "replay-1", "start": ""}, "start"),
+    ("replay-request", {"client": "replay-1", "start": "x"}, "start"),
+    ("tail-done", {"outcome": "seen", "after_s": 1e308, "bound_s": 1.0}, "after_s"),
+    ("tail-done", {"outcome": "seen", "after_s": 0.1, "bound_s": -1.0}, "bound_s"),
+)
+
+
 @pytest.mark.parametrize(("event", "detail", "said"), CALLS)
 def test_what_no_harness_writes_is_refused_with_its_line(event: str, detail: dict[str, object], said: str) -> None:
     story = Story()
@@ -93,6 +102,13 @@ def test_a_header_is_refused_that_is_nested_too_deeply(depth: int) -> None:
     header = b'{"trace":"kvwire-trace-1","edition":"1","target":"x","level":"passive","can":%s}\n'
     with pytest.raises(TraceError, match="line 1"):
         files.parse([header % nested(depth).encode()])
+
+
+def test_nobody_stands_still_for_ever() -> None:
+    lines = list(files.lines(Story().trace()))
+    lines.insert(1, b'{"t_ns":1,"source":"harness","stream":"s","event":"stalled","detail":{"of":"x","ms":1e308}}\n')
+    with pytest.raises(TraceError, match=r"line 2: .*ms"):
+        files.parse(lines)
 
 
 @pytest.mark.parametrize("field", ["t_ns", "connection", "life"])
@@ -139,3 +155,18 @@ def test_an_input_is_made_again_by_its_number_alone() -> None:
     assert list(fuzz(target, 1, 60.0, at_most=9)) == [9]
     assert list(fuzz(target, 1, 60.0, first=8, at_most=1)) == [1]
     assert inputs[8] == inputs[9]
+
+
+@pytest.mark.parametrize(("behind", "claimed"), [(16, 10_000), (16, 2**40), (36, 2**63)])
+def test_a_chunk_that_lies_about_its_size_is_damage(tmp_path: Path, behind: int, claimed: int) -> None:
+    path = tmp_path / "a.mcap"
+    story = Story()
+    story.send(stored("a"))
+    files.write(story.trace(), path)
+    raw = bytearray(path.read_bytes())
+    chunk = next(i for i in range(len(raw)) if raw[i] == 6 and raw[i + 37 : i + 45] == b"\x04\0\0\0zstd")
+    start = chunk + 9 + behind  # its size uncompressed; the length of its bytes
+    raw[start : start + 8] = claimed.to_bytes(8, "little")
+    path.write_bytes(raw)
+    with pytest.raises(TraceError, match=f"{path}: "):
+        files.read(path)

@@ -6,13 +6,20 @@ most it was awaited.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
 
 from kvwire.trace.detail import Detail, Stimulus
 from kvwire.wire.framing import SEND_MARK, SYSTEM_BUFFER
 
 WELL_FORMED = "well-formed"
 """The kind of a replay request in which nothing is wrong."""
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Number = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}\Z")]
+"""A sequence number in decimal."""
 
 During = Literal["nothing", "replay", "vanished"]
 """What a publisher does while live batches are awaited."""
@@ -24,8 +31,8 @@ class Awaited(Stimulus, frozen=True, kw_only=True):
     """A wait for one thing: it was ``seen``, or the ``bound`` was over."""
 
     outcome: Literal["seen", "bound"]
-    after_s: float | None = None
-    bound_s: float
+    after_s: Seconds | None = None
+    bound_s: Seconds
 
 
 class ResetDone(Awaited, frozen=True, kw_only=True):
@@ -57,8 +64,8 @@ class IdleDone(Stimulus, frozen=True, kw_only=True):
 
     EVENT: ClassVar[str] = "idle-done"
     outcome: Literal["seen", "bound", "busy"]
-    after_s: float
-    bound_s: float
+    after_s: Seconds
+    bound_s: Seconds
 
 
 class Primed(Stimulus, frozen=True, kw_only=True):
@@ -66,7 +73,7 @@ class Primed(Stimulus, frozen=True, kw_only=True):
 
     EVENT: ClassVar[str] = "primed"
     seen: bool
-    bound_s: float
+    bound_s: Seconds
 
 
 class Settled(Stimulus, frozen=True, kw_only=True):
@@ -79,7 +86,7 @@ class Settled(Stimulus, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "settled"
     drained: bool
     idle: bool = False
-    idle_s: float | None = None
+    idle_s: Seconds | None = None
 
 
 class Unreachable(Stimulus, frozen=True, kw_only=True):
@@ -88,7 +95,7 @@ class Unreachable(Stimulus, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "unreachable"
     endpoint: str
     of: tuple[str, ...] = ()
-    bound_s: float
+    bound_s: Seconds
 
 
 # --- replay -------------------------------------------------------------------------------------------------------
@@ -107,7 +114,7 @@ class ReplayRequest(Stimulus, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "replay-request"
     client: str
     kind: str | None = None
-    start: str | None = None
+    start: Number | None = None
     frames: tuple[str, ...] | None = None
     situation: str = ""
     connection: str = ""
@@ -125,7 +132,7 @@ class ReplayBehind(Stimulus, frozen=True, kw_only=True):
 
     EVENT: ClassVar[str] = "replay-behind"
     client: str
-    start: str | None = None
+    start: Number | None = None
 
 
 class ReplayDone(Stimulus, frozen=True, kw_only=True):
@@ -139,7 +146,7 @@ class ReplayDone(Stimulus, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "replay-done"
     client: str
     outcome: str
-    after_s: float | None = None
+    after_s: Seconds | None = None
     messages: int | None = None
 
 
@@ -151,7 +158,7 @@ class ReplayResumed(Stimulus, frozen=True, kw_only=True):
 
     EVENT: ClassVar[str] = "replay-resumed"
     connection: str
-    paused_s: float
+    paused_s: Seconds
     rcvhwm: int
     requests: int
     retained: int
@@ -187,7 +194,7 @@ class Joined(Stimulus, frozen=True, kw_only=True):
     """
 
     EVENT: ClassVar[str] = "joined"
-    at: str | None
+    at: Number | None
     settled: bool
     complete: bool
     blocks: int
@@ -246,8 +253,8 @@ class RankWait(Stimulus, frozen=True, kw_only=True):
     rank: int
     peers: Literal["none", "busy", "idle", "stopped", "killed"]
     outcome: Literal["heard", "bound", "hung", "ended"]
-    after_s: float
-    bound_s: float
+    after_s: Seconds
+    bound_s: Seconds
     why: str = ""
 
 
@@ -268,7 +275,7 @@ class Reach(Stimulus, frozen=True, kw_only=True):
     endpoint: str
     socket: Literal["SUB", "DEALER"]
     outcome: Literal["handshake", "none"]
-    bound_s: float
+    bound_s: Seconds
 
     @property
     def done(self) -> bool:
@@ -296,8 +303,8 @@ class Freed(Stimulus, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "freed"
     endpoint: str
     outcome: Literal["free", "held", "taken"]
-    after_s: float
-    bound_s: float
+    after_s: Seconds
+    bound_s: Seconds
 
 
 # --- the harness and its children ---------------------------------------------------------------------------------
@@ -361,7 +368,7 @@ class Stalled(Detail, frozen=True, kw_only=True):
     SOURCE: ClassVar[str] = "harness"
     EVENT: ClassVar[str] = "stalled"
     of: str
-    ms: float
+    ms: Milliseconds
 
 
 class ProbeMark(Detail, frozen=True, kw_only=True):

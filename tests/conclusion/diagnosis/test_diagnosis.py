@@ -222,11 +222,11 @@ def test_right_assumptions_are_no_word() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("block_size = 0", "Expected `int` >= 1 - at `$.block_size`"),
+        ("block_size = 0", "line 1: `block_size` is 0: Expected `int` >= 1"),
         ("blocksize = 16", "contains unknown field `blocksize`; the fields are block_size,"),
         ('algorithm = "sha"', "algorithm 'sha' is unknown; one of"),
         ("block_size = ", "not TOML"),
-        ("ranks = -1", "at `$.ranks`"),
+        ("ranks = -1", "`ranks` is -1"),
     ],
 )
 def test_a_bad_expectation_is_named(text: str, said: str, tmp_path: Path) -> None:

@@ -174,10 +174,10 @@ def _chunk(content: bytes) -> bytes:
     chunk = Chunk.read(ReadDataStream(BytesIO(content)))
     if chunk.uncompressed_size > CHUNK_MAX or len(content) > CHUNK_MAX:
         raise TraceError(f"a chunk of {chunk.uncompressed_size} bytes: the file is damaged")
-    if chunk.compression == "zstd" and frame_content_size(chunk.data) > CHUNK_MAX:
-        raise TraceError("a chunk that is larger than it says: the file is damaged")
     if chunk.compression not in ("", "zstd"):
         raise TraceError(f"a chunk compressed by {chunk.compression!r}; kvwire reads zstd")
+    if chunk.compression == "zstd" and frame_content_size(chunk.data) not in (-1, chunk.uncompressed_size):
+        raise TraceError("a chunk says two sizes of itself: the file is damaged")
     stream, length = get_chunk_data_stream(chunk, validate_crc=True)
     return stream.read(length)
 
