@@ -79,7 +79,7 @@ QUEUED_BYTES = 128
 """What a line that waits takes beside its bytes."""
 NOISE_LINES = 5
 """How many lines that are no answer are kept."""
-NOISE_BYTES = 64 * 1024 * 1024
+NOISE_BYTES = 16 * 1024 * 1024
 """How much is read that is no answer, before the adapter is given up."""
 CHUNK = 65536
 SHOWN = 200
