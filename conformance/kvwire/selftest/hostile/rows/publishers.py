@@ -53,7 +53,9 @@ ATTACKS = (
     _attack("flood", "small messages as fast as they go"),
     _attack("large", "messages of 1 MB as fast as they go"),
     _attack("topics", "a topic of its own for each message"),
-    _attack("evil", "ESC, OSC 52, newlines, C1 and bidi overrides in every string"),
+    _attack(
+        "evil", "ESC, OSC 52, newlines, C1 and bidi overrides in every string", exits=(Exit.CONFORMANT, *LISTENING)
+    ),
     _attack("types", "event types and keys that never repeat"),
     _attack("numbers", "numbers at random"),
     _attack("ranks", "another rank in each batch"),
