@@ -17,7 +17,7 @@ from kvwire.hashes.functions import Scope
 from kvwire.judges.verdict import Exit
 from kvwire.report.visible import visible
 from kvwire.report.words import counted
-from kvwire.standard import reading
+from kvwire.standard import small_files
 
 
 @click.command("lookup")
@@ -75,7 +75,7 @@ def lookup_command(
 def _prompt(text: str) -> list[int]:
     if text.startswith("@"):
         try:
-            text = reading.text(Path(text[1:]), 16 * reading.MIB)
+            text = small_files.text(Path(text[1:]), 16 * small_files.MIB)
         except (OSError, UnicodeDecodeError) as error:
             raise click.UsageError(f"--tokens {text}: {error}") from None
     tokens = [token for token in parse_tokens(text) if isinstance(token, int)]

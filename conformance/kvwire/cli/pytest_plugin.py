@@ -213,7 +213,7 @@ def result_of(config: pytest.Config) -> Result:
     if _RESULT in config.stash:
         return config.stash[_RESULT]
     from kvwire.conclusion import result
-    from kvwire.standard import reading
+    from kvwire.standard import small_files
 
     shared = _shared(config)
     if shared is None:
@@ -225,7 +225,7 @@ def result_of(config: pytest.Config) -> Result:
             raw = result.dump(_run(config))
             path.with_suffix(".part").write_bytes(raw)
             path.with_suffix(".part").replace(path)
-    config.stash[_RESULT] = found = result.parse(reading.content(path, reading.RESULT_BYTES))
+    config.stash[_RESULT] = found = result.parse(small_files.content(path, small_files.RESULT_BYTES))
     return found
 
 

@@ -15,7 +15,7 @@ from kvwire.judges.verdict import Exit
 from kvwire.recordings import scrub as scrubbing
 from kvwire.recordings.units import Unit, units
 from kvwire.recordings.verifying import verified
-from kvwire.standard import reading
+from kvwire.standard import small_files
 from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
@@ -85,7 +85,7 @@ def _key(path: Path | None) -> bytes:
     if path is None:
         return secrets.token_bytes(KEY_BYTES)
     try:
-        key = reading.content(path)
+        key = small_files.content(path)
     except OSError as error:
         raise click.UsageError(f"--key-file {path}: {error.strerror}") from None
     if len(key) < KEY_LEAST:
@@ -117,7 +117,7 @@ def verify(result_stream: Path, paths: tuple[Path, ...], expected: Path | None) 
     try:
         found = units(paths)
         entries = None if expected is None else expectations(expected)
-        differing = list(verified(reading.content(result_stream, reading.RESULT_BYTES), found, entries))
+        differing = list(verified(small_files.content(result_stream, small_files.RESULT_BYTES), found, entries))
     except OSError as error:
         raise click.UsageError(f"{result_stream}: {error.strerror}") from None
     except (TraceError, ResultError) as error:

@@ -19,7 +19,7 @@ import msgspec
 from kvwire.conclusion.result import INCOMPLETE, Outcome, Result
 from kvwire.conclusion.summary import Wanted, exit_of, overall
 from kvwire.judges.verdict import Exit, Verdict
-from kvwire.standard import reading
+from kvwire.standard import small_files
 from kvwire.standard.registry import Registry, UnknownNameError
 
 Expectable = Literal["FAIL", "WARN", "INCONCLUSIVE", "NOT-APPLICABLE"]
@@ -90,7 +90,7 @@ def read(path: Path, registry: Registry) -> tuple[Entry, ...]:
         ExpectedFailuresError: when there is no such file, or it is another one.
     """
     try:
-        raw = tomllib.loads(reading.text(path))
+        raw = tomllib.loads(small_files.text(path))
         for table in raw.get("expected", ()):
             if "expires" in table:
                 table["expires"] = str(table["expires"])  # TOML has dates

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kvwire.standard import reading
+from kvwire.standard import small_files
 
 Form = Literal["map", "array-v", "array-s"]
 Residency = Literal["set", "refresh", "counted"]
@@ -202,7 +202,7 @@ def read(path: Path) -> Statement:
     import tomllib
 
     try:
-        raw = tomllib.loads(reading.text(path))
+        raw = tomllib.loads(small_files.text(path))
     except OSError as error:
         raise StatementError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

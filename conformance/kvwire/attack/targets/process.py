@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import queue
@@ -519,6 +520,8 @@ class AdapterProcess:
             except subprocess.TimeoutExpired:
                 step()
         self._process.wait(END_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # what it started, and left behind
         for reader, pipe in zip(self._readers, (self._stdout, self._stderr), strict=True):
             reader.join(END_S)
             if not reader.is_alive():  # a grandchild that lives on may hold the other end

@@ -11,7 +11,7 @@ import msgspec
 
 from kvwire.conclusion.diagnosis.stream_profile import StreamProfile
 from kvwire.hashes.functions import LABELS, named
-from kvwire.standard import reading
+from kvwire.standard import small_files
 from kvwire.wire.events import DENSE_KINDS, WINDOW_KINDS
 
 
@@ -53,7 +53,7 @@ def read(path: Path) -> Expectation:
         ExpectationError: when it cannot be read, names an unknown field, or holds an impossible value.
     """
     try:
-        made = msgspec.convert(tomllib.loads(reading.text(path)), Expectation)
+        made = msgspec.convert(tomllib.loads(small_files.text(path)), Expectation)
     except OSError as error:
         raise ExpectationError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -9,15 +9,15 @@ import pytest
 
 from kvwire import cli
 from kvwire.judges.verdict import Exit
-from kvwire.standard import reading
+from kvwire.standard import small_files
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"x" * 10)
-    assert reading.content(path, 10) == b"x" * 10
+    assert small_files.content(path, 10) == b"x" * 10
     with pytest.raises(OSError, match="longer than 9 bytes"):
-        reading.content(path, 9)
+        small_files.content(path, 9)
 
 
 @pytest.mark.timeout(20)
@@ -26,7 +26,7 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(tmp_path: Path) 
     os.mkfifo(path)
     for special in (path, Path("/dev/zero")):
         with pytest.raises(OSError, match="no regular file"):
-            reading.content(special)
+            small_files.content(special)
 
 
 @pytest.mark.timeout(60)
