@@ -11,7 +11,7 @@ from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.expected_failures import HEAD, Entry, ExpectedFailuresError
 from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
-from kvwire.standard import registry
+from kvwire.standard import registry, small_files
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

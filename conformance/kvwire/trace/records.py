@@ -93,7 +93,7 @@ RECORD_BYTES, FRAME_BYTES = 640, 64
 
 
 def weight(frames: Sequence[bytes]) -> int:
-    """What a message costs in memory, in bytes, about; its bytes a quarter more than they are, for what is under way."""
+    """What a message costs in memory, in bytes, about: its own a quarter more than they are, for what is under way."""
     return RECORD_BYTES + FRAME_BYTES * len(frames) + sum(map(len, frames)) * 5 // 4
 
 
