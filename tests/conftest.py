@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,12 @@ END_S = 5.0
 
 MOST_RERUNS = 5
 """How many tests of a whole run may be tried again before that is a failure of its own."""
+
+
+def pytest_configure() -> None:
+    """Ctrl-C ends what tests start, also where they run in the background of a shell, which ignores it for them."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,6 +69,23 @@ def record(names: tuple[str, ...]) -> None:
         except SessionError as error:
             failed.append(str(error))
     _end(failed or checkout.write(home), "everything generated is written")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def site(folder: Path) -> None:
+    """Write the source of the site to FOLDER: `mkdocs build --strict -f FOLDER/mkdocs.yml` makes it one."""
+    from kvwire_generators.site.pages import site as pages
+
+    made = pages(_home())
+    if folder.exists() and any(folder.iterdir()) and not (folder / "mkdocs.yml").is_file():
+        raise click.UsageError(f"{folder} holds other things: name an empty folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, content in made.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    click.echo(f"{folder}: {len(made)} files")
 
 
 if __name__ == "__main__":

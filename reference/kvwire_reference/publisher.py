@@ -2,7 +2,8 @@
 
 `publish` numbers a batch and puts it into a bounded queue. Everything else happens in one thread, which owns
 all sockets: it encodes, sends, retains, answers replay requests and CURVE handshakes. A batch that cannot be
-queued, encoded or sent is lost whole, and its number with it: the hole is how consumers learn of the loss.
+queued, encoded or sent is lost whole, and its number with it: the hole is how consumers learn of the loss. What clients
+can make it hold is bounded in `guard` and, for replay, in `replay`.
 """
 
 import atexit
@@ -21,6 +22,7 @@ from kvwire_reference.backlog import Backlog
 from kvwire_reference.binding import bind, check_free, ipc_file
 from kvwire_reference.curve import CurveServer, Gatekeeper, serve_curve
 from kvwire_reference.endpoints import Cause, EndpointError, check_endpoints, parse
+from kvwire_reference.guard import ClientLimits, Guard, GuardCounters, prepare
 from kvwire_reference.outlet import Counters, NullPublisher
 from kvwire_reference.replay import Entry, Frames, ReplayCounters, ReplayLimits, ReplayServer, Ring
 from kvwire_reference.topology import Topology
@@ -39,8 +41,12 @@ LIVE_PER_TURN = 256
 """Messages that go out before replay gets its turn."""
 RETRY_MS = 2
 """How long to wait for a replay client whose pipe is full before trying again."""
+LIVE_IO, REPLAY_IO = 1, 2
+"""The I/O threads of the two sockets, as a bit each: what replay clients do is not felt by the live stream."""
 SUBSCRIPTION_BYTES = 65536
 """The longest frame taken from a subscriber; a longer one ends its connection."""
+SUBSCRIPTIONS_AT_ONCE = 100
+"""Of one subscriber, between two batches: libzmq takes them in while a batch is sent."""
 REASON_LENGTH = 300
 """How much of an error a warning shows; what was offered may stand in it, at any length."""
 
@@ -53,7 +59,8 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     world size. `wildcard` permits to listen on every interface, `ephemeral` to let the system choose a port.
     `max_queue` batches may wait, `send_mark` wait for one slow subscriber, `ring` are retained for replay. An idle
     stream carries an empty batch every `heartbeat` seconds, if set; a stream begins with `AllBlocksCleared` if
-    `clear_first`.
+    `clear_first`. What the clients of each of the two sockets may cost is `client_limits`, what replay may,
+    `replay_limits`.
     """
 
     endpoint: str = "tcp://127.0.0.1:5557"
@@ -71,6 +78,7 @@ class PublisherConfig(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float | None = None
     clear_first: bool = True
     curve: CurveServer | None = None
+    client_limits: ClientLimits = ClientLimits()
     replay_limits: ReplayLimits = ReplayLimits()
 
 
@@ -113,6 +121,7 @@ class ZmqPublisher:
         self._deadline = math.inf
         self._last_offer = time.monotonic()
         self._last_ts = 0.0
+        self._guard = Guard(config.client_limits)
         self._gate: Gatekeeper | None = None
         self._replay: ReplayServer | None = None
         self._replay_moved = False
@@ -140,6 +149,11 @@ class ZmqPublisher:
     def replay_counters(self) -> ReplayCounters:
         """What became of the replay requests so far."""
         return msgspec.structs.replace(self._replay.counters) if self._replay else ReplayCounters()
+
+    @property
+    def guard_counters(self) -> GuardCounters:
+        """Connections that were ended so far, so that clients stay within their bounds."""
+        return msgspec.structs.replace(self._guard.counters)
 
     def publish(self, batch: Batch) -> bool:
         """Offer a batch; return whether it was accepted. Never waits, whatever subscribers do.
@@ -223,7 +237,8 @@ class ZmqPublisher:
     def _open(self) -> None:
         self._wake_sent, self._wake_heard = socket.socketpair()
         self._wake_sent.setblocking(False)
-        self.context: Context = zmq.Context()
+        self.context: Context = zmq.Context(io_threads=2)
+        self._guard = Guard(self.config.client_limits)
         self._poller = zmq.Poller()
         self._poller.register(self._wake_heard, zmq.POLLIN)
         self._files: list[Path] = []
@@ -238,19 +253,23 @@ class ZmqPublisher:
                 self._poller.register(self._replay.router, zmq.POLLIN)
                 self.replay_endpoint = self._bind(self._replay.router, self.replay_endpoint)
             self.endpoint = endpoint
+            self._guard.start()
         except BaseException:
             self._close()
             raise
 
     def _open_live(self) -> Socket:
         live = self.context.socket(zmq.PUB)
+        live.set(zmq.AFFINITY, LIVE_IO)
         live.set(zmq.LINGER, 0)
         live.set(zmq.SNDHWM, self.config.send_mark)
         live.set(zmq.MAXMSGSIZE, SUBSCRIPTION_BYTES)
+        live.set(zmq.RCVHWM, SUBSCRIPTIONS_AT_ONCE)
         return live
 
     def _open_replay(self) -> ReplayServer:
         router = self.context.socket(zmq.ROUTER)
+        router.set(zmq.AFFINITY, REPLAY_IO)
         ReplayServer.prepare(router, self.config.replay_limits)
         return ReplayServer(router, self._ring, self.config.replay_limits)
 
@@ -259,13 +278,19 @@ class ZmqPublisher:
         if self.config.curve is not None:
             serve_curve(unbound, self.config.curve)
         unbound.set(zmq.IPV6, int(parse(endpoint).ipv6))
+        prepare(unbound, endpoint, self.config.client_limits)
+        door = self._guard.add(unbound, curve=self.config.curve is not None)
         bind(unbound, endpoint)
         if (file := ipc_file(endpoint)) is not None:
             self._files.append(file)
-        return unbound.get_string(zmq.LAST_ENDPOINT)
+        door.endpoint = unbound.get_string(zmq.LAST_ENDPOINT)
+        if self._replay is not None and unbound is self._replay.router:
+            self._replay.door = door
+        return door.endpoint
 
     def _close(self) -> None:
         """Close every socket, wait for those that linger, and leave no file of an ipc endpoint behind."""
+        self._guard.stop()
         self.context.destroy()
         self._wake_sent.close()
         self._wake_heard.close()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner
-from tests.kit.hashed import chain
+from tests.kit.hashed import chain, states
 
 from kvwire.cli.hash import FOREIGN
 from kvwire.cli.root import main
-from kvwire.hashes.functions import named
+from kvwire.hashes.functions import TRUE, Function, Scope, named
+from kvwire.hashes.mistakes import BY_NAME, MISTAKES
 
 
 def lines(*arguments: str) -> list[dict[str, object]]:
@@ -133,3 +135,98 @@ def test_a_token_of_more_than_four_bytes_leaves_one_width() -> None:
     assert "v2_sha256_64/u32 cannot be" in done.stderr
     assert [json.loads(line)["algorithm"] for line in done.stdout.splitlines()] == ["v2_sha256_64/u64"]
     assert done.exit_code == 0
+
+
+TOKENS = ",".join(map(str, range(500, 532)))
+
+
+def explained(value: object, *arguments: str, tokens: str = TOKENS) -> tuple[int, str]:
+    done = CliRunner().invoke(
+        main, ["hash", "--explain", str(value), "--tokens", tokens, *arguments], standalone_mode=False
+    )
+    return int(done.return_value), done.output
+
+
+@pytest.mark.parametrize("name", [function.name for function in TRUE if not function.name.endswith((")", "/kinds"))])
+def test_a_hash_is_explained_by_each_function_that_gives_it(name: str) -> None:
+    blocks = [tuple(range(500, 516)), tuple(range(516, 532))]
+    value = chain(name, blocks)[1]
+    assert explained(value)[1].splitlines()[1] == f"  block 1 of 16 tokens (tokens 16 to 31) by {name}"
+    assert explained(hex(value), "--block-size", "16")[0] == 0
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: str(mistake.name))
+def test_a_hash_is_explained_by_each_known_mistake(mistake: Function) -> None:
+    digest = bytes(range(32))
+    scope = Scope(7, None, "tenant-a")
+    mm = [((digest, 0),), ()]
+    blocks: list[tuple[int | bytes, ...]] = [(digest, *range(501, 516)), tuple(range(516, 532))]
+    if not mistake.name.endswith(("hex-digest", "no-fallback")):
+        blocks[0] = tuple(range(500, 516))
+    if mistake.foreign:
+        scope, mm = Scope(), [(), ()]
+    pairs = zip(states(mistake, blocks, scope, mm), states(BY_NAME[str(mistake.truth)], blocks, scope, mm), strict=True)
+    shown = next(wrong.hash for wrong, right in pairs if wrong.hash is not None and wrong.hash != right.hash)
+    tokens = ",".join(token.hex() if isinstance(token, bytes) else str(token) for block in blocks for token in block)
+    inputs = [] if scope.bare else ["--lora-id", "7", "--salt", "tenant-a", "--mm", f"0:{digest.hex()}@0"]
+    code, said = explained(shown, "--block-size", "16", *inputs, tokens=tokens)
+    assert code == 0, said
+    assert mistake.wrong in said or "without" in said or "its bytes in the wrong order" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "said"),
+    [
+        (("--seed", "42"), (), "by x-vllm-sha256-cbor/bare with PYTHONHASHSEED=42"),
+        (("--seed", "own"), ("--seed", "own"), "with PYTHONHASHSEED=own"),
+        (("--lora-name", "a"), ("--lora-name", "a"), "(tokens 0 to 15) by x-vllm-sha256-cbor/bare\n"),
+        ((), ("--lora-name", "a", "--salt", "x"), "without the LoRA adapter and the salt"),
+        (("--salt", "x"), ("--lora-name", "a", "--salt", "x"), "without the LoRA adapter\n"),
+        (("--extra-keys", '[[["pic", 3]]]'), ("--extra-keys", '[[["pic", 3]]]'), "by x-vllm-sha256-cbor/bare\n"),
+    ],
+)
+def test_the_inputs_that_give_a_hash_are_named(given: tuple[str, ...], asked: tuple[str, ...], said: str) -> None:
+    (first, _) = lines("x-vllm-sha256-cbor/bare", "--tokens", TOKENS, "--block-size", "16", *given)
+    assert said in explained(first["signed"], *asked)[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda value: int.from_bytes(value.to_bytes(8, "big"), "little"), "its bytes in the wrong order"),
+        (lambda value: int(float(value)), "rounded to a double, as JavaScript reads integers"),
+        (lambda value: value % 2**32, "its lower 32 bits alone"),
+        (lambda value: value % 2**63, "without its highest bit"),
+    ],
+)
+def test_what_a_number_lost_on_its_way_is_named(change: Callable[[int], int], said: str) -> None:
+    starts = {chain("x-dynamo-xxh3", [tuple(range(n, n + 16))])[0]: n for n in range(20)}
+    value = max(starts)
+    start = starts[value]
+    assert said in explained(change(value), tokens=",".join(map(str, range(start, start + 16))))[1]
+
+
+def test_a_hash_that_nothing_gives_is_told_with_all_that_was_tried_and_the_way_out() -> None:
+    code, said = explained(12345)
+    assert code == 1
+    assert f"none of {len(TRUE)} functions, {len(MISTAKES)} known mistakes and " in said
+    assert "--salt, --lora-name, --extra-keys" in said
+    assert "--parent-key" in explained(12345, "--parent", "9")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--explain", "x", "--tokens", "1"), "a 64-bit integer, signed or not"),
+        (("--explain", str(2**64), "--tokens", "1"), "a 64-bit integer"),
+        (("v1_block_key", "--explain", "1", "--tokens", "1"), "leave out v1_block_key"),
+        (("--tokens", "1"), "give ALGORITHM and --block-size, or --explain HASH"),
+        (("--explain", "1", "--tokens", "1", "--extra-keys", "[1]"), "a list or null for each block"),
+        (("--explain", "1", "--tokens", "1", "--extra-keys", "{"), "no JSON"),
+        (("--explain", "1", "--tokens", "1", "--mm", "0:ab@0"), "64 hex digits"),
+        (("v2_sha256_64/u32", "--tokens", "1", "--block-size", "1", "--seed", "4"), "only vLLM's functions take it"),
+        (("x-sglang-sha256", "--tokens", "1", "--block-size", "1", "--seed", "4"), "only vLLM's functions take it"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused_with_the_reason(arguments: tuple[str, ...], says: str) -> None:
+    assert says in refusal(*arguments)

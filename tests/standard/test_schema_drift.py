@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvwire.conclusion import result
+from kvwire.conclusion.diagnosis.agreement import Agreement
+from kvwire.conclusion.diagnosis.stream_profile import StreamProfile
 from kvwire.conclusion.untried import Why
 from kvwire.judges import verdict
 from kvwire.standard import protocol, registry, schemas
@@ -47,6 +49,8 @@ def members(name: str, definition: str) -> tuple[set[str], set[str]]:
         (files.Line, "trace", "record", set()),
         (result.Run, "result", "run", {"kind"}),
         (result.Stream, "result", "stream", {"kind"}),
+        (StreamProfile, "result", "profile", {"kind"}),
+        (Agreement, "result", "agreement", {"kind"}),
         (result.Hole, "result", "hole", {"kind"}),
         (Planned, "trace", "planned", set()),
         (result.Notice, "result", "notice", {"kind"}),

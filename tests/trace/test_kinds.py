@@ -17,7 +17,7 @@ from kvwire.trace.marks import ProcessExit, ReplayRequest
 from kvwire.trace.records import Record, TraceError, told
 from kvwire.wire.projection import batch_projection
 
-EMPTY = batch_projection(0.0, [], None)
+EMPTY = batch_projection(0.0, [], 0)
 SESSIONS = sorted((resources.vectors() / "session").glob("*.kvtrace"))
 
 

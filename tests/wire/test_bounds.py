@@ -9,7 +9,8 @@ import pytest
 from tests.kit.stories import Story, cleared, payload, stored
 
 from kvwire.cache.ledger import Cleared, Key, Ledger, Location, State
-from kvwire.conclusion import judging
+from kvwire.conclusion import allowance as bounds
+from kvwire.conclusion import showing
 from kvwire.conclusion.description import NAME, NAMES, OTHERS, Appearance
 from kvwire.history import timeline
 from kvwire.history.timeline import Batch
@@ -60,8 +61,8 @@ def test_readings_are_forgotten_and_read_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_events_with_faults_are_shown_as_long_as_there_is_an_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "EVENTS", 10)
-    monkeypatch.setattr(judging, "EVENTS_A_SECOND", 0)
+    monkeypatch.setattr(bounds, "EVENTS", 10)
+    monkeypatch.setattr(bounds, "EVENTS_A_SECOND", 0)
     story = Story()
     for _ in range(30):
         story.send(stored("a", medium="nowhere"))
@@ -69,7 +70,7 @@ def test_events_with_faults_are_shown_as_long_as_there_is_an_allowance(monkeypat
 
 
 def test_batches_without_faults_need_no_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "EVENTS", 0)
+    monkeypatch.setattr(bounds, "EVENTS", 0)
     story = Story()
     for number in range(30):
         story.send(stored([number]))
@@ -79,22 +80,22 @@ def test_batches_without_faults_need_no_allowance(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_allowance_grows_with_the_time_of_the_recording() -> None:
-    allowance = judging.Allowance()
+    allowance = bounds.Allowance()
     allowance.at(0)
     batch = Batch(number=0, payload=raw(100, b"\x80"), record=0, seen_by=frozenset())
     allowance._left = 0
     allowance.at(10**9)
-    assert allowance._left == judging.EVENTS_A_SECOND
+    assert allowance._left == bounds.EVENTS_A_SECOND
     allowance.read(batch)
     assert allowance.beyond == 0
-    assert allowance._left < judging.EVENTS_A_SECOND
+    assert allowance._left < bounds.EVENTS_A_SECOND
 
 
 def test_more_blocks_than_are_followed_are_forgotten_and_nobody_speaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(judging, "RESIDENT", 20)
-    monkeypatch.setattr(judging, "LOOKED_BYTES", 100)
+    monkeypatch.setattr(showing, "RESIDENT", 20)
+    monkeypatch.setattr(showing, "LOOKED_BYTES", 100)
     story = Story()
     story.send(cleared())
     for number in range(60):

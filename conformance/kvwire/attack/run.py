@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 import time
+import traceback
 from collections.abc import Callable, Sequence
 
 import msgspec
+import zmq
 
 from kvwire.attack.endings import Endings
-from kvwire.attack.probes.catalog import PROBES, plan
+from kvwire.attack.probes.catalog import ASIDE, PROBES, plan
 from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
 from kvwire.attack.witness import Recorder, WitnessError
@@ -97,7 +99,7 @@ def run(
         try:
             try:
                 _attack(target, settings, progress, recorder, under_way)
-            except (AdapterError, WitnessError) as error:
+            except (AdapterError, WitnessError, zmq.ZMQError) as error:
                 recorder.note(Trouble(text=str(error)))
                 under_way.course.cut(Left.ENDED)
             endings.hold()
@@ -161,7 +163,8 @@ class Course:
         """What a run is to do with this target."""
         able = plan(session, "thorough")
         if settings.probes is not None:
-            return cls(tuple(probe for probe in able if probe.name in settings.probes))
+            aside = (probe for probe in ASIDE if probe.applies(session))
+            return cls(tuple(probe for probe in (*able, *aside) if probe.name in settings.probes))
         chosen = plan(session, settings.mode, settings.only)
         left = {probe.name: _left(probe, session, settings) for probe in able if probe not in chosen}
         course = cls(chosen, left)
@@ -210,7 +213,9 @@ def _probe(session: Session, opened: Opened, course: Course, progress: Progress)
             course.cut(over)
             break
         probe = course.todo[0]
-        progress(f"probe {probe.name}")
+        count = len(course.probes) + len(course.todo)
+        place = f"{len(course.probes) + 1} of {count}" if count > 1 else ""
+        progress(f"probe {probe.name} ({place}{', ' if place else ''}{session.left():.0f} s left at most)")
         course.probes.append(probe.name)
         try:
             probe(session)
@@ -222,6 +227,14 @@ def _probe(session: Session, opened: Opened, course: Course, progress: Progress)
                 session.trouble(f"probe {probe.name}: {error}", session.driven.name)
             course.cut(Left.ENDED, str(error))
             break
+        except zmq.ZMQError as error:  # an endpoint that nobody can use, or too many sockets
+            session.trouble(f"probe {probe.name}: {error}", session.driven.name)
+            course.leave(probe, Left.REFUSED, str(error))
+        except Exception as error:  # noqa: BLE001 - the harness's own fault loses nothing that was found
+            traceback.print_exc()
+            said = f"a fault of the harness, please report it: {type(error).__name__}: {error}"
+            session.trouble(f"probe {probe.name}: {said}", session.driven.name)
+            course.leave(probe, Left.REFUSED, said)
         if (over := _over(session)) is not None:
             course.leave(probe, over)
         del course.todo[0]

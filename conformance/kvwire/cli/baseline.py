@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from kvwire.cli.screen import say, writable, wrote
 from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.expected_failures import HEAD, Entry, ExpectedFailuresError
 from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
-from kvwire.standard import registry, small_files
+from kvwire.standard import reading, registry
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -63,16 +64,16 @@ def update(file: Path, result_stream: Path) -> int:
     """
     entries = expectations(file) if file.exists() else ()
     try:
-        new = expected_failures.lacking(
-            result.parse(small_files.content(result_stream, small_files.RESULT_BYTES)), entries
-        )
+        new = expected_failures.lacking(result.parse(reading.content(result_stream, reading.RESULT_BYTES)), entries)
     except (OSError, ExpectedFailuresError, ResultError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise click.UsageError(f"{result_stream}: {why}") from None
     if new:
+        writable(file, "FILE")
         text = file.read_text(encoding="utf-8") if file.exists() else HEAD
-        file.write_text(text + expected_failures.dump(new), encoding="utf-8")
+        if not wrote([(file, (text + expected_failures.dump(new)).encode())]):
+            return Exit.ERROR
     for entry in new:
-        click.echo(f"{entry.id} {entry.verdict}: say why in {file}")
-    click.echo(f"{len(new)} new, {len(entries)} as before")
+        say(f"{entry.id} {entry.verdict}: say why in {file}")
+    say(f"{len(new)} new, {len(entries)} as before")
     return Exit.CONFORMANT

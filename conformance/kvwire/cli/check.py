@@ -8,15 +8,19 @@ import click
 import msgspec
 
 from kvwire.attack import targets
+from kvwire.attack.curve import Curve
 from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import DEADLINE_S, Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import Recorder
+from kvwire.cli.credentials import curve_options
 from kvwire.cli.judge import judged
 from kvwire.cli.judging import FILE, FINISHING, Options, finish, judging_options, progressing
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.record import sink_of
+from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 
 QUICK_LISTEN_S = 4.0
@@ -43,18 +47,18 @@ def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, secon
 @click.command()
 @click.argument("target", default="reference:")
 @judging_options
-@click.option("--drive", metavar="openai:URL", help="Drive the engine behind zmq:… by its OpenAI-compatible API.")
-@click.option(
-    "--record", type=FILE, help="Write the trace of the run to this file, as it comes; judge it again with `judge`."
-)
+@curve_options
+@click.option("--drive", metavar="openai:URL", help="Prompts to the engine behind zmq:…, by its API.")
+@click.option("--record", type=FILE, help="Write the trace of the run there, for `judge`.")
 @click.option(
     "--for",
     "seconds",
-    type=click.FloatRange(min=0.1),
-    help="Seconds to listen to a target that is not driven (10); what else is done takes as many at most, or 5.",
+    type=Seconds(min=0.1),
+    metavar="SECONDS",
+    help="How long to listen (10); bounds the rest too.",
 )
-@click.option("--quick", is_flag=True, help="Listen (4 s), work a little, ask for replay; no attack, no claim (12 s).")
-@click.option("--thorough", is_flag=True, help="Everything, long runs under pressure included (minutes).")
+@click.option("--quick", is_flag=True, help="No attack, no claim: 12 s at most.")
+@click.option("--thorough", is_flag=True, help="Long runs under pressure too (minutes).")
 def check(
     target: str,
     options: Options,
@@ -63,27 +67,22 @@ def check(
     seconds: float | None,
     quick: bool,
     thorough: bool,
+    curve: Curve | None,
 ) -> int:
     """Check a publisher: attack TARGET and say, sentence by sentence, what holds.
 
     \b
-    reference:                      the reference publisher (the default)
-    mutant:NAME                     a publisher with one known fault (`kvwire mutants list`)
-    honest:NAME                     a publisher that keeps the standard in its own way (`kvwire honest list`)
-    zmq:tcp://H:P?replay=tcp://H:P&topic=T&ranks=N&mode=connect|bind
-                                    a running publisher; mode=bind when it dials
-    zmq:… --drive openai:http://H:P/v1
-                                    and prompts to its engine by an OpenAI-compatible API
-    exec:COMMAND                    a publisher behind an adapter
-    trace:FILE                      a recorded run
-    FILE.toml                       a conformance statement
+    kvwire check                            the reference publisher (reference:)
+    kvwire check 'zmq:tcp://H:P?replay=tcp://H:P&topic=T&ranks=N&mode=connect|bind'
+    kvwire check zmq:tcp://H:P --drive openai:http://H:P/v1       and its engine
+    kvwire check 'exec:COMMAND'             a publisher behind an adapter
+    kvwire check kvwire.toml                a conformance statement
+    kvwire check mutant:NAME                one known fault (kvwire mutants list)
+    kvwire check honest:NAME                unlike the reference (honest list)
+    kvwire check trace:FILE                 a recorded run
 
-    \b
-    Exit codes: 0 conformant at this level (with --quick or --only: nothing broken was seen, which is no claim),
-    1 not conformant, 2 usage, 3 inconclusive (something that the profile wants shown was not, the connection
-    was lost for good, or time ran out), 4 error (the target was not reached, or the harness failed),
-    130 interrupted (Ctrl-C or SIGTERM; what was found is kept).
-    With --expected-failures, what the file expects does not count, and an entry that does not come true is 1.
+    Exit codes: 0 conformant at this level (--quick, --only: nothing broken was seen, no claim), 1 not conformant, or
+    not as expected, 2 usage, 3 inconclusive, 4 error, 130 interrupted: what was found is kept.
     """  # noqa: D301 - click reads the \b
     try:
         place = parse(target)
@@ -105,9 +104,9 @@ def check(
         with progressing() as progress:
             bounded = seconds if isinstance(place, ListenTarget) else None
             how = settings(options.how.profile, mode, options.ids, bounded)
-            recorded = run(place, how, progress, Recorder(options.how.held, sink=sink))
+            recorded = run(place, how, progress, Recorder(options.how.held, sink=sink, curve=curve))
         code = finish(recorded, options)
         if sink is not None and sink.failed is not None:
-            click.echo(f"kvwire: --record {sink.failed}", err=True)
+            say(f"kvwire: --record {sink.failed}", err=True)
             return Exit.ERROR
         return Exit.INTERRUPTED if endings.told else code

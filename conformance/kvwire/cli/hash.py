@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 import msgspec
 
+from kvwire.cli.quantities import Whole
+from kvwire.cli.screen import say, say_json
+from kvwire.conclusion.diagnosis.explanation import Asked, explain, none_of
+from kvwire.conclusion.diagnosis.recognition import SEEDABLE, seeded
 from kvwire.hashes.functions import QUALIFIED, TRUE, Block, Function, Scope, State, named
+from kvwire.hashes.keys import plain_keys
+from kvwire.judges.verdict import Exit
 from kvwire_reference import hashing
 from kvwire_reference.hashing import Algorithm, ChainState, RangeError, Token
 
+SHOWN = 80
+"""How many characters of a word are shown that is no token."""
 BARE = "v2_sha256_64"
 """The label that does not say how wide a token is: either function of ``WIDTHS``."""
 WIDTHS = (f"{BARE}/u32", f"{BARE}/u64")
@@ -18,6 +29,11 @@ ALGORITHMS = (*hashing.ALGORITHMS, BARE, "v2_sha256/u32", "v2_sha256/u64")
 """Those of the standard; ``v2_sha256`` is the full key, a label of the pull API and never a wire hash."""
 FOREIGN = tuple(dict.fromkeys([*(f.label for f in TRUE if f.foreign), *sorted(QUALIFIED)]))
 """Those of others, by the labels that the judges know."""
+
+Extra = tuple[tuple[Any, ...] | None, ...]
+"""The extra keys of each block."""
+Segments = tuple[tuple[tuple[bytes, int], ...], ...]
+"""The multimodal keys of each block: digest and offset."""
 
 
 class HashedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,21 +58,50 @@ def parse_tokens(text: str) -> list[Token]:
     Raises:
         click.UsageError: when one is neither.
     """
-    tokens: list[Token] = []
-    for word in text.replace(",", " ").split():
-        if len(word) == 64:
-            try:
-                tokens.append(bytes.fromhex(word))
-                continue
-            except ValueError:
-                pass
-        try:
-            tokens.append(int(word))
-        except ValueError:
-            raise click.UsageError(f"--tokens: {word!r} is neither an integer nor a digest of 64 hex digits") from None
-    if not tokens:
+    if not text.strip():
         raise click.UsageError("--tokens: no token; give them as 1,2,3,4")
+    tokens: list[Token] = []
+    for words in text.split(","):
+        if not words.strip():
+            raise click.UsageError(f"--tokens: no token stands behind number {len(tokens)}, where a comma does")
+        for word in words.split():
+            if re.fullmatch(r"[0-9a-fA-F]{64}", word):
+                tokens.append(bytes.fromhex(word))
+            elif re.fullmatch(r"-?[0-9]{1,40}", word):
+                tokens.append(int(word))
+            else:
+                shown = word if len(word) <= SHOWN else word[: SHOWN - 1] + "…"
+                raise click.UsageError(f"--tokens: {shown!r} is neither an integer nor a digest of 64 hex digits")
     return tokens
+
+
+def parse_extra(text: str) -> Extra:
+    """JSON: a list with a list or null for each block; bytes are ``{"hex": "…"}``.
+
+    Raises:
+        click.UsageError: when it is anything else.
+    """
+    try:
+        keys = plain_keys(json.loads(text, object_hook=lambda value: bytes.fromhex(value["hex"])))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise click.UsageError(f"--extra-keys: no JSON of text, integers and lists: {error}") from None
+    if not isinstance(keys, tuple) or not all(key is None or isinstance(key, tuple) for key in keys):
+        raise click.UsageError("--extra-keys: a list with a list or null for each block, such as '[[\"salt\"], null]'")
+    return keys
+
+
+def parse_mm(texts: Sequence[str]) -> Segments:
+    """``BLOCK:DIGEST@OFFSET``, one each, to the keys of each block.
+
+    Raises:
+        click.UsageError: when one is something else.
+    """
+    found: dict[int, list[tuple[bytes, int]]] = {}
+    for text in texts:
+        if (read := re.fullmatch(r"(\d{1,6}):([0-9a-fA-F]{64})@(\d{1,19})", text)) is None:
+            raise click.UsageError(f"--mm: BLOCK:DIGEST@OFFSET with 64 hex digits, not {text!r}")
+        found.setdefault(int(read[1]), []).append((bytes.fromhex(read[2]), int(read[3])))
+    return tuple(tuple(found.get(at, ())) for at in range(max(found, default=-1) + 1))
 
 
 def _algorithm(name: str) -> Algorithm:
@@ -93,14 +138,14 @@ def _start(
 
 
 def hashed(
-    name: str, tokens: list[Token], block_size: int, state: ChainState, *, truncated: bool
+    name: str, tokens: list[Token], block_size: int, state: ChainState, *, truncated: bool, mm: Segments = ()
 ) -> Iterator[HashedBlock]:
     """Every block of the tokens, the trailing partial one included."""
     algorithm = _algorithm(name)
     full, rest = hashing.split_blocks(tokens, block_size)
     blocks = [*full, rest] if rest else full
     for index, block in enumerate(blocks):
-        state = algorithm.next(state, block)
+        state = algorithm.next(state, block, mm[index] if index < len(mm) else ())
         value = state.hash if truncated else None
         yield HashedBlock(
             block=index,
@@ -113,7 +158,12 @@ def hashed(
 
 
 def foreign(
-    function: Function, tokens: list[Token], block_size: int, state: State, parent: int | None
+    function: Function,
+    tokens: list[Token],
+    block_size: int,
+    state: State,
+    parent: int | None,
+    extra: Extra | None = None,
 ) -> Iterator[HashedBlock]:
     """Every full block of the tokens, by a function of others.
 
@@ -121,7 +171,9 @@ def foreign(
         click.UsageError: when the function has no hash for a block.
     """
     for index, tokens_of in enumerate(hashing.split_blocks(tokens, block_size)[0]):
-        state = function.step(state, Block(tuple(tokens_of), parent))
+        keys = msgspec.UNSET if extra is None else extra[index] if index < len(extra) else None
+        adapted = state.scope.lora is not None or state.scope.lora_name is not None
+        state = function.step(state, Block(tuple(tokens_of), parent, extra=keys, adapted=adapted))
         if state.hash is None:
             raise click.UsageError(
                 f"{function.name} has no hash for block {index}: nothing on the wire tells how its digest tokens, or "
@@ -138,32 +190,65 @@ def foreign(
         )
 
 
+def _narrow(tokens: list[Token]) -> None:
+    wide = next((token for token in tokens if isinstance(token, int) and not 0 <= token < 2**32), None)
+    if wide is not None:
+        raise click.UsageError(f"--tokens: {wide} is not in 0…2^32−1")
+
+
 def _foreign(
-    label: str, tokens: list[Token], block_size: int, scope: Scope, parent: int | None, parent_key: str | None
+    label: str,
+    tokens: list[Token],
+    block_size: int,
+    scope: Scope,
+    parent: int | None,
+    parent_key: str | None,
+    extra: Extra | None,
+    seed: str | None,
 ) -> None:
     """The blocks by each function that a label of others may mean, once where they agree."""
-    if (
-        wide := next((token for token in tokens if isinstance(token, int) and not 0 <= token < 2**32), None)
-    ) is not None:
-        raise click.UsageError(f"--tokens: {wide} is not in 0…2^32−1")
+    _narrow(tokens)
+    functions = named(label)
     found: dict[str, list[HashedBlock]] = {}
-    for function in named(label):
-        state = function.start(scope)
-        if state is None:
-            raise click.UsageError(f"{function.name} does not say how a LoRA adapter or a salt enters")
-        if function.family == "key-chain" and parent is not None:
-            raise click.UsageError(f"--parent: {function.name} chains a key, of which a 64-bit hash is a part")
-        if parent_key is not None:
-            if function.family != "key-chain":
-                raise click.UsageError(f"--parent-key: {function.name} chains the parent's 64-bit hash")
-            state = State(scope, _key(parent_key))
-        found[function.name] = list(foreign(function, tokens, block_size, state, _unsigned(parent)))
+    for function in functions:
+        try:
+            found[function.name] = _hashed(function, tokens, block_size, scope, parent, parent_key, extra, seed)
+        except click.UsageError as error:
+            if function is functions[-1] and not found:
+                raise
+            say(f"{function.name} cannot be: {error.message}", err=True)
     alike = all(blocks == next(iter(found.values())) for blocks in found.values())
     if not alike:
-        click.echo(f"{label} does not say how extra keys enter: both ways follow", err=True)
+        say(f"{label} does not say how extra keys enter: both ways follow", err=True)
     for name, blocks in list(found.items())[: 1 if alike else None]:
         for block in blocks:
-            click.echo(msgspec.json.encode(block if alike else msgspec.structs.replace(block, algorithm=name)))
+            say_json(block if alike else msgspec.structs.replace(block, algorithm=name))
+
+
+def _hashed(
+    function: Function,
+    tokens: list[Token],
+    block_size: int,
+    scope: Scope,
+    parent: int | None,
+    parent_key: str | None,
+    extra: Extra | None,
+    seed: str | None,
+) -> list[HashedBlock]:
+    if function not in SEEDABLE and (seed is not None or extra is not None):
+        given = "--seed" if seed is not None else "--extra-keys"
+        raise click.UsageError(f"{given}: only vLLM's functions take it, {function.name} does not")
+    function = function if seed is None else seeded(function, seed)
+    state = function.start(scope)
+    if state is None:
+        raise click.UsageError(f"{function.name} does not say how a LoRA adapter or a salt enters")
+    if function.family == "key-chain" and parent is not None:
+        raise click.UsageError(f"--parent: {function.name} chains a key, of which a 64-bit hash is a part")
+    if parent_key is not None:
+        if function.family != "key-chain":
+            raise click.UsageError(f"--parent-key: {function.name} chains the parent's 64-bit hash")
+        state = State(scope, _key(parent_key))
+    return list(foreign(function, tokens, block_size, state, _unsigned(parent), extra))
 
 
 def _unsigned(parent: int | None) -> int | None:
@@ -171,13 +256,9 @@ def _unsigned(parent: int | None) -> int | None:
 
 
 def _key(text: str) -> bytes:
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != hashing.KEY_BYTES:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
         raise click.UsageError(f"--parent-key: 64 hex digits, not {text!r}")
-    return key
+    return bytes.fromhex(text)
 
 
 def _both(tokens: list[Token], block_size: int, starts: list[ChainState]) -> None:
@@ -185,65 +266,121 @@ def _both(tokens: list[Token], block_size: int, starts: list[ChainState]) -> Non
     for name, state in zip(WIDTHS, starts, strict=True):
         try:
             for block in list(hashed(name, tokens, block_size, state, truncated=True)):
-                click.echo(msgspec.json.encode(msgspec.structs.replace(block, algorithm=name)))
+                say_json(msgspec.structs.replace(block, algorithm=name))
         except RangeError as error:
             if name == WIDTHS[-1]:
                 raise
-            click.echo(f"{name} cannot be: {error}", err=True)
+            say(f"{name} cannot be: {error}", err=True)
+
+
+def _explain(text: str, asked: Asked) -> Exit:
+    """Say where a hash comes from."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -(2**64)
+    if not -(2**63) <= value < 2**64:
+        raise click.UsageError(f"--explain: a 64-bit integer, signed or not, or 0x…, not {text!r}")
+    _narrow(list(asked.tokens))
+    found = explain(value, asked)
+    say(f"{value % 2**64} (signed {hashing.signed(value % 2**64)}):")
+    for line in [way.said for way in found.ways] or none_of(found, asked):
+        say(f"  {line}")
+    return Exit.CONFORMANT if found.ways else Exit.NOT_CONFORMANT
 
 
 @click.command("hash")
-@click.argument("algorithm", type=click.Choice((*ALGORITHMS, *FOREIGN)), metavar="ALGORITHM")
-@click.option("--tokens", required=True, help="Token ids separated by commas; a digest token as 64 hex digits.")
-@click.option("--block-size", required=True, type=click.IntRange(min=1), help="Tokens of a block.")
-@click.option("--lora-id", type=int, help="LoRA id of the reuse scope, 0…2^64−1.")
-@click.option("--salt", help="Cache salt as text; its id is the first 8 bytes of its SHA-256, little-endian.")
-@click.option("--salt-id", type=int, help="Cache salt as an id, 0…2^64−1.")
-@click.option("--lora-name", help="LoRA name of the reuse scope, which vLLM's functions take.")
-@click.option("--parent", type=int, help="64-bit hash of the block before (v1, Dynamo), signed or unsigned.")
-@click.option("--parent-key", help="256-bit key of the block before (the others), 64 hex digits.")
+@click.argument("algorithm", type=click.Choice((*ALGORITHMS, *FOREIGN)), metavar="ALGORITHM", required=False)
+@click.option("--tokens", required=True, help="Ids, or digests of 64 hex digits.")
+@click.option("--block-size", type=Whole(min=1), metavar="N", help="Tokens of a block (--explain: usual ones).")
+@click.option("--explain", "number", metavar="HASH", help="Which function, mistake and inputs give it.")
+@click.option("--lora-id", type=Whole(), help="LoRA id of the reuse scope, 0…2^64−1.")
+@click.option("--salt", help="Cache salt as text; SHA-256 makes its id.")
+@click.option("--salt-id", type=Whole(), help="Cache salt as an id, 0…2^64−1.")
+@click.option("--lora-name", help="LoRA name of the scope, for vLLM's functions.")
+@click.option("--seed", help="PYTHONHASHSEED, for vLLM's functions.")
+@click.option("--extra-keys", help="JSON, keys of each block, for vLLM's functions.")
+@click.option("--mm", multiple=True, metavar="BLOCK:DIGEST@OFFSET", help="A multimodal item (v1); repeatable.")
+@click.option("--parent", type=Whole(), help="64-bit hash of the block before (v1, Dynamo).")
+@click.option("--parent-key", help="Key of the block before (others), 64 hex digits.")
 def hash_command(
-    algorithm: str,
+    algorithm: str | None,
     tokens: str,
-    block_size: int,
+    block_size: int | None,
+    number: str | None,
     lora_id: int | None,
     salt: str | None,
     salt_id: int | None,
     lora_name: str | None,
+    seed: str | None,
+    extra_keys: str | None,
+    mm: tuple[str, ...],
     parent: int | None,
     parent_key: str | None,
-) -> None:
-    """Hash tokens block by block; one JSON line per block.
+) -> int:
+    """Hash tokens block by block; one JSON line per block. Or say where a hash comes from.
+
+    \b
+    kvwire hash v2_sha256_64/u32 --tokens 1,2,3,4 --block-size 4
+    kvwire hash --explain 924206229973855 --tokens 1,2,3,4
 
     ALGORITHM is one of v1_block_key, v2_sha256_64/u32, v2_sha256_64/u64, v2_sha256_low64/u32, v2_sha256_low64/u64,
     v2_sha256/u32 and v2_sha256/u64. The bare label v2_sha256_64 does not say how many bytes a token has: it gives the
     hashes of both widths.
 
-    Functions of others, of full blocks: x-vllm-sha256-cbor and x-vllm-sha256 (each also with /bare or /kinds behind
-    it), x-sglang-sha256 and x-dynamo-xxh3.
-    """
+    Functions of others, of full blocks: x-vllm-sha256-cbor and x-vllm-sha256 (each also with /bare, before vLLM 0.31,
+    or /kinds, since, behind it), x-sglang-sha256 and x-dynamo-xxh3.
+
+    Exit codes of --explain: 0 something gives the number, 1 nothing that is known does.
+    """  # noqa: D301 - click reads the \b
     if salt is not None and salt_id is not None:
         raise click.UsageError("--salt and --salt-id exclude each other")
+    parsed = parse_tokens(tokens)
+    extra = None if extra_keys is None else parse_extra(extra_keys)
+    segments = parse_mm(mm)
+    own = Scope(lora=lora_id, lora_name=lora_name, salt=salt)
+    if number is not None:
+        if algorithm is not None:
+            raise click.UsageError(f"--explain tries every function: leave out {algorithm}")
+        if salt_id is not None:
+            raise click.UsageError("--salt-id: --explain takes a salt as text: give --salt")
+        asked = Asked(
+            tokens=tuple(parsed),
+            size=block_size,
+            parent=_unsigned(parent),
+            parent_key=None if parent_key is None else _key(parent_key),
+            scope=own,
+            extra=extra,
+            mm=segments,
+            seeds=() if seed is None else (seed,),
+        )
+        return _explain(number, asked)
+    if algorithm is None or block_size is None:
+        raise click.UsageError("give ALGORITHM and --block-size, or --explain HASH")
     try:
         if algorithm in FOREIGN:
-            if salt_id is not None:
-                raise click.UsageError(f"--salt-id: {algorithm} takes a salt as text: give --salt")
-            own = Scope(lora=lora_id, lora_name=lora_name, salt=salt)
-            _foreign(algorithm, parse_tokens(tokens), block_size, own, parent, parent_key)
-            return
+            if salt_id is not None or mm:
+                given, way = ("--mm", "--extra-keys") if mm else ("--salt-id", "a salt as text: give --salt")
+                raise click.UsageError(f"{given}: {algorithm} takes {way}")
+            _foreign(algorithm, parsed, block_size, own, parent, parent_key, extra, seed)
+            return Exit.CONFORMANT
+        for given, there in (("--seed", seed), ("--extra-keys", extra)):
+            if there is not None:
+                raise click.UsageError(f"{given}: only vLLM's functions take it, {algorithm} does not")
         if lora_name is not None:
             raise click.UsageError(f"--lora-name: {algorithm} takes a LoRA adapter by its id: give --lora-id")
+        if mm and algorithm != "v1_block_key":
+            raise click.UsageError(f"--mm: in {algorithm} a digest token says it all: give it among --tokens")
         scope = hashing.salt_id(salt) if salt is not None else salt_id
         if algorithm == BARE:
             why = "does not say whether a token has four bytes or eight: both follow"
-            click.echo(f"{BARE} {why}; a consumer settles on the one that reproduces the first root block", err=True)
-            _both(
-                parse_tokens(tokens), block_size, [_start(name, lora_id, scope, parent, parent_key) for name in WIDTHS]
-            )
-            return
+            say(f"{BARE} {why}; a consumer settles on the one that reproduces the first root block", err=True)
+            _both(parsed, block_size, [_start(name, lora_id, scope, parent, parent_key) for name in WIDTHS])
+            return Exit.CONFORMANT
         state = _start(algorithm, lora_id, scope, parent, parent_key)
         truncated = not algorithm.startswith("v2_sha256/")
-        for block in hashed(algorithm, parse_tokens(tokens), block_size, state, truncated=truncated):
-            click.echo(msgspec.json.encode(block))
+        for block in hashed(algorithm, parsed, block_size, state, truncated=truncated, mm=segments):
+            say_json(block)
     except RangeError as error:
         raise click.UsageError(str(error)) from None
+    return Exit.CONFORMANT

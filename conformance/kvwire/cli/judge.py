@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import IO
 
 import click
 import msgspec
@@ -19,10 +19,13 @@ from kvwire.cli.judging import (
     progressing,
     reported,
 )
-from kvwire.cli.screen import screen
+from kvwire.cli.quantities import Whole
+from kvwire.cli.screen import Growing, say, screen, wrote
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, Tally, answers, default_workers, ended, line, read
+from kvwire.recordings.cluster import ClusterError, connected
+from kvwire.recordings.judging import Answer, Asked, ended, line, read
+from kvwire.recordings.many import Tally, answers, default_workers
 from kvwire.recordings.units import Unit, units
 from kvwire.report.faces import face, print_to
 from kvwire.report.recordings import row, totals
@@ -36,6 +39,7 @@ from kvwire.trace.records import TraceError
 ENDED = {"cut": "cut short", "interrupted": "whole, but interrupted", "whole": "whole"}
 TELL_RECORDS = 5000
 """After how many records progress is shown."""
+Judge = Callable[[Sequence[Unit], Asked, Callable[[int], None]], Generator[Answer, None, None]]
 
 
 @click.command("judge")
@@ -46,48 +50,53 @@ TELL_RECORDS = 5000
     "ports",
     multiple=True,
     metavar="PORT[:REPLAY]",
-    help="Of a packet capture: a publish port, and its replay port; nothing else is read then. Repeatable.",
+    help="Of a capture: read these ports only; repeatable.",
 )
-@click.option("--topic", help="Of a packet capture: the topic that the publisher declares.")
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Judge several recordings by so many processes (one a processor)."
-)
+@click.option("--topic", metavar="TEXT", help="Of a capture: the topic that is declared.")
+@click.option("--workers", type=Whole(min=1), metavar="N", help="Processes for several recordings (one a core).")
+@click.option("--cluster", metavar="ADDRESS", help="Several by a Dask cluster: tcp://HOST:8786.")
 def judge_command(
     paths: tuple[Path, ...],
     options: Options,
     ports: tuple[str, ...],
     topic: str | None,
     workers: int | None,
+    cluster: str | None,
 ) -> int:
     """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
 
-    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap), a packet capture (pcap, pcapng) of a publisher's ports as
-    `tcpdump -s 0 -w kv.pcap port 5557` makes it, or a folder of them. A capture is judged passively; publish and replay
-    ports are found by what is spoken there, and --port names them where too little shows it.
+    FILE is a recording (.kvtrace, .kvtrace.gz, .mcap), a packet capture (pcap, pcapng) of a publisher's ports, or a
+    folder of them. A capture is judged passively; what is spoken at a port says which it is, or --port.
 
     Several give one result stream, in the order in which they are named, and one line each; the parts of one recording
-    (FILE.0001 …) are judged as one. One that cannot be read, or whose worker dies, is an error that is named, and the
-    others are judged all the same.
+    (FILE.0001 …) are judged as one. What cannot be read is an error that is named, and the others are judged.
 
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """
     told = Told(ports=dict(map(_port, ports)), topic=topic)
-    return judged(paths, options, workers, told)
+    if workers is not None and cluster is not None:
+        raise click.UsageError("--workers are processes here, --cluster those elsewhere: give one of them")
+    return judged(paths, options, workers, told, cluster)
 
 
 def _port(text: str) -> tuple[int, int | None]:
     """A publish port and its replay port."""
     publish, _, replay = text.partition(":")
-    try:
+    found: tuple[int, int | None] = (0, None)
+    if re.fullmatch(r"[0-9]{1,5}(?::[0-9]{1,5})?", text):
         found = (int(publish), int(replay) if replay else None)
-    except ValueError:
-        found = (0, None)
     if not all(0 < port < 2**16 for port in found if port is not None):
         raise click.UsageError(f"--port {text}: a port is a number from 1 to 65535, as in 5557 or 5557:5657")
     return found
 
 
-def judged(paths: Sequence[Path], options: Options, workers: int | None = None, told: Told | None = None) -> int:
+def judged(
+    paths: Sequence[Path],
+    options: Options,
+    workers: int | None = None,
+    told: Told | None = None,
+    cluster: str | None = None,
+) -> int:
     """Judge, report, and give the exit code.
 
     Raises:
@@ -106,7 +115,14 @@ def judged(paths: Sequence[Path], options: Options, workers: int | None = None, 
         with Endings(patience=1, said=FINISHING) as endings:
             code = _one(found[0], options)
             return Exit.INTERRUPTED if endings.told else code
-    return _many(found, options, workers or default_workers())
+    if cluster is None:
+        count = workers or default_workers()
+        return _many(found, options, lambda units, asked, tell: answers(units, asked, count, tell))
+    try:
+        with connected(cluster) as there:
+            return _many(found, options, there.answers)
+    except ClusterError as error:
+        raise click.UsageError(f"--cluster: {error}") from None
 
 
 def _one(unit: Unit, options: Options) -> int:
@@ -137,54 +153,56 @@ def _one(unit: Unit, options: Options) -> int:
         raise click.UsageError(str(error)) from None
     if not options.quiet:
         parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
-        click.echo(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
+        say(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
     if outcome is None:
         assert trace is not None
         return finish(trace, options)
     return reported(outcome, options)
 
 
-def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
+def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
     if "badge" in options.files:
         raise click.UsageError(f"--badge is of one result, and there are {len(found)} recordings")
     tally, interrupted = Tally(), False
     kept: list[Result] = []
     keeps = options.github or not options.files.keys() <= {"json"}
     with contextlib.ExitStack() as stack:
-        stream = options.files.get("json")
-        out = None if stream is None else stack.enter_context(stream.open("wb"))
-        stack.enter_context(Endings())
+        out = Growing(options.files.get("json"))
+        stack.callback(out.close)
+        endings = stack.enter_context(Endings())
         progress = stack.enter_context(progressing())
-        told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
+        told = judge(found, options.how, lambda count: progress(f"judged {count} of {len(found)}"))
         try:
             with contextlib.closing(told):
                 for answer in told:
                     tally.add(answer)
-                    _tell(answer, options, out)
+                    with progress.aside():
+                        _tell(answer, options, out)
                     if keeps and answer.result is not None:
                         kept.append(answer.result)
+                    if endings.told:  # raised where nobody heard it, in a finalizer of the engine
+                        raise KeyboardInterrupt
         except KeyboardInterrupt:
             interrupted = True
         total = tally.total(interrupted=interrupted)
-        if out is not None:
-            out.write(line(total))
-    for kind, path in options.files.items():
-        if kind != "json":
-            path.write_bytes(face(kept, kind))
+        out.write(line(total))
+    written = wrote((path, face(kept, kind)) for kind, path in options.files.items() if kind != "json")
     if options.github:
         click.echo(face(kept, "github"), nl=False)
     if not options.quiet:
-        screen().print(totals(total, len(found)))
-    return Exit.INTERRUPTED if total.exit is None else total.exit
+        for text in totals(safe(total), len(found)):
+            screen().print(text)
+    if total.exit is None:
+        return Exit.INTERRUPTED
+    return total.exit if written and not out.failed else Exit.ERROR
 
 
-def _tell(answer: Answer, options: Options, out: IO[bytes] | None) -> None:
-    if out is not None:
-        out.write(answer.dump())
-        out.flush()
+def _tell(answer: Answer, options: Options, out: Growing) -> None:
+    out.write(answer.dump())
     if options.quiet:
         return
     report = None if answer.result is None else safe(answer.result)
-    screen().print(row(safe(answer.recording), report))
+    short = report is not None  # one line each, however many sentences they break
+    screen().print(row(safe(answer.recording), report), no_wrap=short, overflow="ellipsis" if short else None)
     if options.verbose and answer.result is not None:
         print_to(screen(), [answer.result], verbose=True)

@@ -11,10 +11,11 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
+from rich.status import Status
 
 from kvwire.cli.baseline import expectations, today
 from kvwire.cli.quantities import Size
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
@@ -26,7 +27,6 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.trace.records import Trace
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-Progress = Callable[[str], None]
 FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
 """The faces of a result that have an option each that names a file."""
 
@@ -81,21 +81,19 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
 
     for option in reversed(
         (
-            click.option("--json", type=FILE, help="Write the result stream (NDJSON) to this file."),
-            click.option("--html", type=FILE, help="Write a page with all evidence to this file."),
-            click.option("--junit", type=FILE, help="Write JUnit XML to this file."),
-            click.option("--markdown", type=FILE, help="Write Markdown, as for a job's summary, to this file."),
-            click.option("--badge", type=FILE, help="Write the JSON of an endpoint badge to this file."),
-            click.option("--github", is_flag=True, help="Print annotations as GitHub's workflow commands too."),
-            click.option("--profile", help="Hold it to this profile: core, replay, ranks, …; `ranks+replay` is both."),
-            click.option(
-                "--only", multiple=True, metavar="ID", help="Only this sentence (SEQ-009) or area (SEQ); repeatable."
-            ),
+            click.option("--json", type=FILE, help="Write the result stream (NDJSON) there."),
+            click.option("--html", type=FILE, help="Write a page with all evidence there."),
+            click.option("--junit", type=FILE, help="Write JUnit XML there."),
+            click.option("--markdown", type=FILE, help="Write Markdown, as for a job's summary."),
+            click.option("--badge", type=FILE, help="Write the JSON of an endpoint badge there."),
+            click.option("--github", is_flag=True, help="Print GitHub's workflow commands too."),
+            click.option("--profile", metavar="NAME", help="core, replay, ranks, …; `ranks+replay` is both."),
+            click.option("--only", multiple=True, metavar="ID", help="This sentence or area (SEQ) only; repeatable."),
             click.option(
                 "--expected-failures",
                 "expected",
                 type=FILE,
-                help="What is known to be broken does not count (a TOML file, see `kvwire baseline`).",
+                help="What it expects does not count: `kvwire baseline`.",
             ),
             click.option(
                 "--memory",
@@ -106,7 +104,7 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
             ),
             click.option("--strict", is_flag=True, help="A warning is a failure."),
             click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
-            click.option("--quiet", is_flag=True, help="No report; the exit code and the files say it all."),
+            click.option("--quiet", is_flag=True, help="No report: exit code and files say it all."),
             click.option("--verbose", "-v", is_flag=True, help="A row for each sentence and stream besides."),
         )
     ):
@@ -131,21 +129,36 @@ def _asked(profile: str | None, expected: Path | None, wanted: Wanted, memory: i
     return Asked(wanted=wanted, profile=profile, expected=entries, today=today(), held=(memory - BESIDE_BYTES) // 2)
 
 
-def writable(path: Path, option: str) -> None:
-    """Refuse before the run what would lose its result after it."""
-    if not path.absolute().parent.is_dir():
-        raise click.UsageError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
+class Progress:
+    """Says what is being done, on a terminal; nothing in a pipe."""
+
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+
+    def __call__(self, text: str) -> None:
+        """Something is being done now."""
+        if self._status is not None:
+            self._status.update(f"{text} …")
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Inside, something else is printed, and its line makes room."""
+        if self._status is not None:
+            self._status.stop()
+        yield
+        if self._status is not None:
+            self._status.start()
 
 
 @contextlib.contextmanager
 def progressing() -> Iterator[Progress]:
-    """What is being done, on a terminal; nothing in a pipe."""
+    """What is being done, while it is."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield Progress(None)
         return
     with console.status("…") as status:
-        yield lambda text: status.update(f"{text} …")
+        yield Progress(status)
 
 
 def finish(judged: Trace, options: Options) -> int:
@@ -159,8 +172,9 @@ def finish(judged: Trace, options: Options) -> int:
 
 def reported(outcome: Result, options: Options, judged: Sequence[Trace] = ()) -> int:
     """Report, and give the exit code; ``judged`` is the trace, for whoever shows its bytes."""
-    for kind, path in options.files.items():
-        path.write_bytes(face([outcome], kind, judged if kind == "html" else ()))
+    written = wrote(
+        (path, face([outcome], kind, judged if kind == "html" else ())) for kind, path in options.files.items()
+    )
     if options.github:
         click.echo(face([outcome], "github"), nl=False)
     if not options.quiet:
@@ -168,4 +182,4 @@ def reported(outcome: Result, options: Options, judged: Sequence[Trace] = ()) ->
     if outcome.summary.interrupted:
         return Exit.INTERRUPTED
     assert outcome.summary.exit is not None
-    return outcome.summary.exit
+    return outcome.summary.exit if written else Exit.ERROR

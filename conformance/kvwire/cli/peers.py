@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from kvwire.cli.credentials import KEYS, serving
+from kvwire.cli.quantities import Seconds, Whole
+from kvwire.cli.screen import Screen, say, say_json, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
@@ -30,11 +33,18 @@ if TYPE_CHECKING:
 @click.option("--endpoint", default="tcp://127.0.0.1:5557", show_default=True, help="Where rank 0 publishes.")
 @click.option("--replay", default="tcp://127.0.0.1:5657", show_default=True, help="Replay socket, or `none`.")
 @click.option("--topic", default="kv-events", show_default=True, help="Topic of every message.")
-@click.option("--rank", default=0, show_default=True, type=click.IntRange(min=0), help="Global rank.")
+@click.option("--rank", default=0, show_default=True, type=Whole(min=0), help="Global rank.")
 @click.option("--algorithm", default="v2_sha256_64/u32", show_default=True, type=click.Choice(tuple(ALGORITHMS)))
-@click.option("--block-size", default=16, show_default=True, type=click.IntRange(min=1), help="Tokens of a block.")
-@click.option("--capacity", default=256, show_default=True, type=click.IntRange(min=1), help="Blocks in the cache.")
-@click.option("--rate", default=50.0, show_default=True, type=click.FloatRange(min=0.1), help="Prompts a second.")
+@click.option("--block-size", default=16, show_default=True, type=Whole(min=1), help="Tokens of a block.")
+@click.option("--capacity", default=256, show_default=True, type=Whole(min=1), help="Blocks in the cache.")
+@click.option("--rate", default=50.0, show_default=True, type=Seconds(min=0.1), help="Prompts a second.")
+@KEYS
+@click.option(
+    "--curve-allow",
+    "allow",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Who may connect: a public CURVE key a line.",
+)
 @click.option("--wildcard", is_flag=True, help="Permit an endpoint on every interface: prompts become readable there.")
 def serve(
     endpoint: str,
@@ -45,6 +55,8 @@ def serve(
     block_size: int,
     capacity: int,
     rate: float,
+    keys: Path | None,
+    allow: Path | None,
     wildcard: bool,
 ) -> None:
     """Run the reference publisher with a workload of made-up prompts, until stopped (Ctrl-C)."""
@@ -63,6 +75,7 @@ def serve(
         rank=rank,
         world_size=rank + 1,
         wildcard=wildcard,
+        curve=serving(keys, allow),
     )
     try:
         publisher = ZmqPublisher(config)
@@ -80,7 +93,7 @@ def serve(
     where = f"zmq:{publisher.endpoint}?topic={topic}" + (
         f"&replay={publisher.replay_endpoint}" if publisher.replay_endpoint else ""
     )
-    click.echo(f"kvwire check '{where}'")
+    say(f"kvwire check '{where}'")
     random_ = random.Random(1)
     prefixes = [[random_.randrange(100_000) for _ in range(4 * block_size)] for _ in range(8)]
     try:
@@ -100,7 +113,7 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
     counters = publisher.counters
-    click.echo(f"stopped: {counters.offered} batches offered, {counters.sent} sent, {counters.dropped} dropped")
+    say(f"stopped: {counters.offered} batches offered, {counters.sent} sent, {counters.dropped} dropped")
 
 
 @click.group()
@@ -126,16 +139,14 @@ def list_command(names: tuple[str, ...], as_json: bool, by_report: bool) -> None
     elif as_json:
         for mutant in chosen:
             expected = {level: sorted(mutant.expected[level]) for level in LEVELS}
-            click.echo(
-                msgspec.json.encode(
-                    {
-                        "name": mutant.name,
-                        "primary": mutant.primary,
-                        "change": mutant.change,
-                        "reports": mutant.reports,
-                        "expected": expected,
-                    }
-                )
+            say_json(
+                {
+                    "name": mutant.name,
+                    "primary": mutant.primary,
+                    "change": mutant.change,
+                    "reports": mutant.reports,
+                    "expected": expected,
+                }
             )
     else:
         rows = []
@@ -156,7 +167,7 @@ def _reports(chosen: Sequence[Mutant], as_json: bool) -> None:
             by_report.setdefault(report, []).append(mutant.name)
     if as_json:
         for report, names in sorted(by_report.items()):
-            click.echo(msgspec.json.encode({"report": report, "mutants": names}))
+            say_json({"report": report, "mutants": names})
         return
     rows = [
         (report if at == 0 else "", name, MUTANTS[name].primary, MUTANTS[name].change)
@@ -167,7 +178,6 @@ def _reports(chosen: Sequence[Mutant], as_json: bool) -> None:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -175,7 +185,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(name, no_wrap=name in ("mutant", "peer", "breaks", "report", "sentence"), overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Screen().print(table)
 
 
 def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -195,9 +205,9 @@ def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tup
 @mutants.command("matrix")
 @click.argument("names", nargs=-1, metavar="[NAME]...", callback=_known)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
-@click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
+@click.option("--processes", default=2, show_default=True, type=Whole(min=1), help="Runs at a time.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
-@click.option("--again", default=0, show_default=True, type=click.IntRange(min=0), help="Further runs of what is not.")
+@click.option("--again", default=0, show_default=True, type=Whole(min=0), help="Further runs of what is not.")
 @click.option("--without-session", is_flag=True, help="Only those that no small run of the tests hears.")
 def matrix_command(
     names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int, without_session: bool
@@ -220,7 +230,7 @@ def matrix_command(
     silent = honest.measured(quiet, processes, _quiet, keep, again)
     if json_file is not None:
         stored = {**msgspec.to_builtins(done), "honest": msgspec.to_builtins(silent)}
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n")
+        wrote([(json_file, msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n")])
     if done.rows:
         rows = [
             (requirement, *(str(count[cell] or "") for cell in matrix.CELLS), " ".join(primary))
@@ -234,9 +244,9 @@ def matrix_command(
     most = max(1, round(MOST_AGAIN * (len(done.rows) + len(silent))))
     if again:
         listed = f": {' '.join(retried)}" if retried else ""
-        click.echo(f"{len(retried)} of them not at once, but when run again, and {most} may be{listed}")
+        say(f"{len(retried)} of them not at once, but when run again, and {most} may be{listed}")
     if done.without:
-        click.echo(f"judged, and broken by no mutant: {' '.join(done.without)}")
+        say(f"judged, and broken by no mutant: {' '.join(done.without)}")
     if not (exact and peaceful) or len(retried) > most:
         raise SystemExit(Exit.NOT_CONFORMANT)
 
@@ -245,9 +255,9 @@ def _summary(rows: Sequence[Row] | Sequence[Quiet], what: str) -> bool:
     """Say how many of a group are as they must be; whether all are."""
     exact = sum(row.exact for row in rows)
     if rows:
-        click.echo(f"{exact} of {len(rows)} {what}")
+        say(f"{exact} of {len(rows)} {what}")
     if retried := [row.name for row in rows if row.exact and row.runs > 1]:
-        click.echo(f"not at once, but when run again: {' '.join(retried)}")
+        say(f"not at once, but when run again: {' '.join(retried)}")
     return exact == len(rows)
 
 
@@ -259,11 +269,11 @@ def _progress(row: Row) -> None:
         if cell != "killed"
     ]
     said = "; ".join([*wrong, *row.troubles, *row.amiss]) or "killed"
-    click.echo(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)
+    say(f"{row.mutant}: {said} ({row.seconds:.1f} s)", err=True)
 
 
 def _quiet(row: Quiet) -> None:
-    click.echo(f"{row.peer}: {'; '.join(row.said) or 'silence'} ({row.seconds:.1f} s)", err=True)
+    say(f"{row.peer}: {'; '.join(row.said) or 'silence'} ({row.seconds:.1f} s)", err=True)
 
 
 @click.group()
@@ -279,18 +289,16 @@ def honest_list(as_json: bool) -> None:
 
     if as_json:
         for peer in HONEST.values():
-            click.echo(
-                msgspec.json.encode(
-                    {
-                        "name": peer.name,
-                        "unlike": peer.unlike,
-                        "profile": peer.profile,
-                        "passes": {level: sorted(peer.passes[level]) for level in LEVELS},
-                        "open": sorted(peer.open),
-                        "breaks": sorted(peer.breaks),
-                        "reason": peer.reason,
-                    }
-                )
+            say_json(
+                {
+                    "name": peer.name,
+                    "unlike": peer.unlike,
+                    "profile": peer.profile,
+                    "passes": {level: sorted(peer.passes[level]) for level in LEVELS},
+                    "open": sorted(peer.open),
+                    "breaks": sorted(peer.breaks),
+                    "reason": peer.reason,
+                }
             )
         return
     rows = [

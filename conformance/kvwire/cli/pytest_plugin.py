@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
             drive(place, driven)
         registry.profile(_option(config, "profile") or DEFAULT_PROFILE)
     except (TargetError, registry.UnknownNameError) as error:
-        raise pytest.UsageError(f"kvwire: {error}") from None
+        raise _usage(error) from None
     _mode(config)
     _expected(config)
 
@@ -86,7 +86,7 @@ def _mode(config: pytest.Config) -> Mode:
         case "thorough":
             return "thorough"
         case other:
-            raise pytest.UsageError(f"kvwire: --kvwire-mode {other}: one of quick, plain, thorough")
+            raise _usage(f"--kvwire-mode {other}: one of quick, plain, thorough")
 
 
 def _allows(config: pytest.Config) -> bool:
@@ -103,7 +103,14 @@ def _expected(config: pytest.Config) -> tuple[Any, ...]:
     try:
         return expected_failures.read(Path(path), registry.load())
     except expected_failures.ExpectedFailuresError as error:
-        raise pytest.UsageError(f"kvwire: {error}") from None
+        raise _usage(error) from None
+
+
+def _usage(said: object) -> pytest.UsageError:
+    """What cannot be used; of what stands in it, a terminal obeys nothing."""
+    from kvwire.report.visible import visible
+
+    return pytest.UsageError(visible(f"kvwire: {said}"))
 
 
 @pytest.hookimpl(trylast=True)
@@ -213,11 +220,12 @@ def result_of(config: pytest.Config) -> Result:
     if _RESULT in config.stash:
         return config.stash[_RESULT]
     from kvwire.conclusion import result
-    from kvwire.standard import small_files
+    from kvwire.report.visible import safe
+    from kvwire.standard import reading
 
     shared = _shared(config)
     if shared is None:
-        config.stash[_RESULT] = made = _run(config)
+        config.stash[_RESULT] = made = safe(_run(config))
         return made
     path = shared / "kvwire-result.ndjson"
     with _locked(shared / "kvwire.lock"):
@@ -225,7 +233,7 @@ def result_of(config: pytest.Config) -> Result:
             raw = result.dump(_run(config))
             path.with_suffix(".part").write_bytes(raw)
             path.with_suffix(".part").replace(path)
-    config.stash[_RESULT] = found = result.parse(small_files.content(path, small_files.RESULT_BYTES))
+    config.stash[_RESULT] = found = safe(result.parse(reading.content(path, reading.RESULT_BYTES)))
     return found
 
 
@@ -271,9 +279,10 @@ def _run(config: pytest.Config) -> Result:
         allow_inconclusive=_allows(config),
     )
     if (path := _option(config, "result")) is not None:
-        from kvwire.conclusion import result
+        from kvwire.cli.screen import wrote
+        from kvwire.report.faces import face
 
-        Path(path).write_bytes(result.dump(made))
+        wrote([(Path(path), face([made], "json"))])
     return made
 
 
@@ -330,8 +339,9 @@ def kvwire_check() -> Callable[..., Result]:
     def check(target: str, *, strict: bool = True, **asked: Any) -> Result:
         __tracebackhide__ = True
         from kvwire.report.standing import Standing, cases
+        from kvwire.report.visible import safe
 
-        found = checked(target, **asked)
+        found = safe(checked(target, **asked))
         if strict and found.summary.exit != 0:
             failed = [case for case in cases(found) if case.standing in (Standing.FAILED, Standing.ERROR)]
             said = "\n".join(case.message if case.outcome is None else _told(case) for case in failed)

@@ -10,12 +10,13 @@ import click
 
 from kvwire.cli.baseline import expectations
 from kvwire.cli.judging import FILE
+from kvwire.cli.screen import say
 from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
 from kvwire.recordings import scrub as scrubbing
 from kvwire.recordings.units import Unit, units
 from kvwire.recordings.verifying import verified
-from kvwire.standard import small_files
+from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
@@ -55,7 +56,7 @@ def convert(paths: tuple[Path, ...], path: Path) -> int:
     except TraceError as error:
         raise click.UsageError(str(error)) from None
     if recording.ended.cut:
-        click.echo(f"{path}: {recording.ended.cut}", err=True)
+        say(f"{path}: {recording.ended.cut}", err=True)
     return Exit.CONFORMANT
 
 
@@ -77,7 +78,7 @@ def scrub(paths: tuple[Path, ...], path: Path, key_file: Path | None) -> int:
     except TraceError as error:
         raise click.UsageError(str(error)) from None
     for what, count in sorted(named.items()):
-        click.echo(f"{what}: {count}")
+        say(f"{what}: {count}")
     return Exit.CONFORMANT
 
 
@@ -85,7 +86,7 @@ def _key(path: Path | None) -> bytes:
     if path is None:
         return secrets.token_bytes(KEY_BYTES)
     try:
-        key = small_files.content(path)
+        key = reading.content(path)
     except OSError as error:
         raise click.UsageError(f"--key-file {path}: {error.strerror}") from None
     if len(key) < KEY_LEAST:
@@ -117,13 +118,13 @@ def verify(result_stream: Path, paths: tuple[Path, ...], expected: Path | None) 
     try:
         found = units(paths)
         entries = None if expected is None else expectations(expected)
-        differing = list(verified(small_files.content(result_stream, small_files.RESULT_BYTES), found, entries))
+        differing = list(verified(reading.content(result_stream, reading.RESULT_BYTES), found, entries))
     except OSError as error:
         raise click.UsageError(f"{result_stream}: {error.strerror}") from None
     except (TraceError, ResultError) as error:
         raise click.UsageError(f"{result_stream}: {error}" if isinstance(error, ResultError) else str(error)) from None
     for line in differing:
-        click.echo(line)
+        say(line)
     if not differing:
-        click.echo(f"{result_stream} follows from {', '.join(map(str, paths))}, to the byte")
+        say(f"{result_stream} follows from {', '.join(map(str, paths))}, to the byte")
     return Exit.NOT_CONFORMANT if differing else Exit.CONFORMANT

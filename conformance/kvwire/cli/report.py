@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import get_args
 
 import click
 
-from kvwire.cli.screen import screen
+from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result, ResultError
 from kvwire.judges.verdict import Exit
 from kvwire.report import faces
 from kvwire.report.evidence import Mismatch
 from kvwire.report.faces import FaceError, Format
-from kvwire.standard import small_files
+from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
@@ -29,21 +28,9 @@ def read_result(path: Path) -> Result:
         click.UsageError: when the file is none, with the line.
     """
     try:
-        return result.parse(small_files.content(path, small_files.RESULT_BYTES))
+        return result.parse(reading.content(path, reading.RESULT_BYTES))
     except (OSError, ResultError) as error:
         raise click.UsageError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file of ours; nothing but a regular file is ever replaced.
-
-    Raises:
-        click.UsageError: when it cannot be written.
-    """
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 @click.command("report")
@@ -73,6 +60,8 @@ def report_command(
         raise click.UsageError(
             f"{len(results)} results and {len(recordings)} recordings; give one --recording for each"
         )
+    if output is not None:
+        writable(output, "--output")
     try:
         traces = [files.read(path) for path in recordings]
         reports = [read_result(path) for path in results]
@@ -83,8 +72,6 @@ def report_command(
     except (TraceError, FaceError, Mismatch) as error:
         raise click.UsageError(str(error)) from None
     if output is not None:
-        write(output, content)
-    else:
-        sys.stdout.buffer.write(content)
-        sys.stdout.flush()
+        return Exit.CONFORMANT if wrote([(output, content)]) else Exit.ERROR
+    click.echo(content, nl=False)
     return Exit.CONFORMANT

@@ -4,16 +4,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 import click
 
 from kvwire.cli.baseline import baseline
 from kvwire.cli.check import check
+from kvwire.cli.completion import completion
 from kvwire.cli.doctor import doctor
+from kvwire.cli.examples import show
 from kvwire.cli.hash import hash_command
 from kvwire.cli.judge import judge_command
 from kvwire.cli.lookup import lookup_command
@@ -21,34 +28,64 @@ from kvwire.cli.peers import honest, mutants, serve
 from kvwire.cli.record import record_command
 from kvwire.cli.recordings import convert, scrub, verify
 from kvwire.cli.report import report_command
+from kvwire.cli.screen import Screen, say, say_json
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
 from kvwire.cli.watch import watch_command
 from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit
+from kvwire.report.visible import visible
 from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class ReaderLeftError(Exception):
+    """Nobody reads what is printed any more."""
+
+
+class Kvwire(click.Group):
+    """The commands. What click makes of a reader that has left is exit code 1, which means *not conformant* here."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Read the arguments; ``--help`` prints."""
+        try:
+            return super().make_context(*arguments, **options)
+        except BrokenPipeError:
+            raise ReaderLeftError from None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderLeftError from None
+
+
+@click.group(cls=Kvwire, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("kvwire"), prog_name="kvwire")
 def main() -> None:
     """Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
 
     \b
-    kvwire check                                  the reference publisher
-    kvwire check 'zmq:tcp://HOST:PORT'            a running publisher, listening only
-    kvwire check 'exec:COMMAND'                   a publisher behind an adapter
-    kvwire explain SEQ-004                        one sentence, and what decides it
+    kvwire check                             the reference publisher
+    kvwire check 'zmq:tcp://HOST:PORT'       a running publisher, listening only
+    kvwire check 'exec:COMMAND'              a publisher behind an adapter
+    kvwire doctor 'zmq:tcp://HOST:PORT'      what is on the stream?
 
-    Exit codes: 0 conformant at this level (or nothing broken, where a run makes no claim), 1 not conformant, 2 usage,
-    3 inconclusive, 4 error, 130 interrupted.
+    Exit codes: 0 nothing broken was seen, 1 not conformant, 2 usage, 3 inconclusive, 4 error, 130 interrupted.
     """  # noqa: D301 - click reads the \b
 
 
+def _ids(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """What a shell offers for a word that is begun: ids, with ``KVW-`` or as reports print them."""
+    known = [requirement.id for requirement in registry.load().requirements]
+    names = known if begun.upper().startswith("K") else [name.removeprefix("KVW-") for name in known]
+    return [name for name in names if name.startswith(begun.upper())]
+
+
 @main.command("list")
-@click.argument("names", nargs=-1, metavar="[ID]...")
+@click.argument("names", nargs=-1, metavar="[ID]...", shell_complete=_ids)
 @click.option("--profile", help="Only the sentences of this profile, and from which level each has to be conclusive.")
 @click.option("--level", help="Only this level: MUST, SHOULD, MAY, 'MUST NOT', 'SHOULD NOT'.")
 @click.option("--binds", type=click.Choice(["publisher", "consumer", "replay-client"]), help="Only what binds these.")
@@ -63,8 +100,6 @@ def list_command(
     as_json: bool,
 ) -> None:
     """List the sentences of the standard, or those of these ids and areas such as SEQ."""
-    import msgspec
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -86,7 +121,7 @@ def list_command(
         raise click.UsageError("no sentence matches these filters")
     if as_json:
         for row in rows:
-            click.echo(msgspec.json.encode(row))
+            say_json(row)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("id", "level", "binds", "status", *(("conclusive from",) if held else ()), "sentence"):
@@ -96,11 +131,11 @@ def list_command(
         text = row.sentence if not (not_judged and reason) else f"{row.sentence} ({reason})"
         wanted = () if held is None else (next((at for at in LEVELS if row.id in held.conclusive[at]), "–"),)
         table.add_row(row.id, row.level, row.binds, row.status, *wanted, Text(text))
-    Console().print(table)
+    Screen().print(table)
 
 
 @main.command()
-@click.argument("requirement", metavar="ID")
+@click.argument("requirement", metavar="ID", shell_complete=_ids)
 def explain(requirement: str) -> None:
     """Explain one sentence: its words, place, what it needs, what decides it, its probes and its mutants."""
     from kvwire.cli.explanation import explanation
@@ -129,33 +164,91 @@ main.add_command(honest)
 main.add_command(spec)
 main.add_command(vectors)
 main.add_command(selftest)
+main.add_command(completion)
+show(main)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; nothing else decides it.
 
-    An uncaught exception is 4, with its traceback on standard error: Python's own 1 means *not conformant* here.
+    An uncaught exception is 4, with its traceback on standard error: Python's own 1 means *not conformant* here. What
+    the machine refuses (a full disk, a folder that is gone, a reader that has left) is 4 too, and said in one line.
     """
     try:
         code = main.main(args=arguments, prog_name="kvwire", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Abort:
         return int(Exit.INTERRUPTED)
     except click.ClickException as error:
-        error.show()
-        return int(Exit.USAGE)
+        return _refused(error)
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
+        say("interrupted", err=True)
         return int(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except (ReaderLeftError, BrokenPipeError):
+        _say_no_more()
+        return int(Exit.ERROR)
+    except OSError as error:
+        if error.errno not in MACHINE:
+            return _fault()
+        _say_no_more()
+        where = f"{error.filename}: " if error.filename else ""
+        with contextlib.suppress(OSError):
+            say(f"kvwire: error: {where}{error.strerror}", err=True)
         return int(Exit.ERROR)
     except Exception:  # noqa: BLE001 - the one place that maps whatever goes wrong to an exit code
-        traceback.print_exc()
-        click.echo("kvwire: error: this is a fault of the harness, not of the target; please report it", err=True)
-        return int(Exit.ERROR)
+        return _fault()
     return code if isinstance(code, int) else int(Exit.CONFORMANT)
 
 
+MACHINE = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EACCES",
+        "EDQUOT",
+        "EFBIG",
+        "EIO",
+        "EISDIR",
+        "ELOOP",
+        "EMFILE",
+        "ENAMETOOLONG",
+        "ENFILE",
+        "ENOENT",
+        "ENOSPC",
+        "ENOTDIR",
+        "EPERM",
+        "EROFS",
+    )
+)
+"""What is no fault of the harness."""
+
+
+def _refused(error: click.ClickException) -> int:
+    """Say what cannot be used; of what stands in it, a terminal obeys nothing."""
+    if not isinstance(error, click.MissingParameter):  # whose lines are ours
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        error = click.UsageError(visible(error.format_message()), context)
+    error.show()
+    return int(Exit.USAGE)
+
+
+def _fault() -> int:
+    traceback.print_exc()
+    say("kvwire: error: this is a fault of the harness, not of the target; please report it", err=True)
+    return int(Exit.ERROR)
+
+
+def _say_no_more() -> None:
+    """Standard output takes nothing more: what waits there goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def entry() -> None:
-    """The console script."""
+    """The console script. A terminal that does not know a character gets its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run())

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from kvwire.cli.quantities import Seconds, Whole
+from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.selftest import compare as comparing
 from kvwire.selftest.compare import EXAMPLES, CompareError
@@ -52,37 +54,36 @@ def compare(before: str, after: str, folders: tuple[Path, ...]) -> int:
         result = comparing.compare(home, before, after, [*stored, *folders])
     except CompareError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(f"{result.traces} traces, {result.outcomes} outcomes, judged by {before} and {after}")
+    say(f"{result.traces} traces, {result.outcomes} outcomes, judged by {before} and {after}")
     for title, only in ((before, result.only_before), (after, result.only_after)):
         if only:
             fields = ", ".join(f"{field} ×{count}" for field, count in only.items())
-            click.echo(f"fields that {title} alone knows, not compared: {fields}")
+            say(f"fields that {title} alone knows, not compared: {fields}")
     if not result.differences:
-        click.echo(f"no difference: sha256 {result.digests[0]}")
+        say(f"no difference: sha256 {result.digests[0]}")
         return Exit.CONFORMANT
     shown: Counter[str] = Counter()
     for difference in result.differences:
         shown[difference.trace] += 1
         if shown[difference.trace] <= EXAMPLES:
-            click.echo(
-                f"{difference.trace}: {difference.line}: {difference.field}: {difference.before} → {difference.after}"
-            )
+            say(f"{difference.trace}: {difference.line}: {difference.field}: {difference.before} → {difference.after}")
         elif shown[difference.trace] == EXAMPLES + 1:
-            click.echo(f"{difference.trace}: … more")
-    click.echo(f"{len(result.differences)} differences in {len(shown)} of {result.traces} traces")
+            say(f"{difference.trace}: … more")
+    say(f"{len(result.differences)} differences in {len(shown)} of {result.traces} traces")
     return Exit.NOT_CONFORMANT
 
 
 @selftest.command()
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
-@click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="For each target (10).")
-@click.option("--seed", type=int, default=1, help="Another seed gives other inputs (1).")
+@click.option("--seconds", type=Seconds(min=0.1), default=10.0, help="For each target (10).")
+@click.option("--seed", type=Whole(), default=1, help="Another seed gives other inputs (1).")
+@click.option("--inputs", type=Whole(min=1), help="So many inputs of each target at most, and no more.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Put inputs that were met badly here.")
-def fuzz(names: tuple[str, ...], seconds: float, seed: int, keep: Path | None) -> int:
+def fuzz(names: tuple[str, ...], seconds: float, seed: int, inputs: int | None, keep: Path | None) -> int:
     """Feed mutated data to everything that reads what strangers wrote; ends with 1 when something has no clear error.
 
-    TARGET is one of payload, trace, result, statement, expected-failures, expectation and vectors; all of them if none
-    is named.
+    TARGET is one of payload, trace, container, compressed, capture, scrub, result, statement, expected-failures,
+    expectation, vectors, answers, replay-client, consumer, router and target; all of them if none is named.
     """
     from kvwire.selftest.fuzz import TARGETS, Finding
     from kvwire.selftest.fuzz import fuzz as run
@@ -92,12 +93,12 @@ def fuzz(names: tuple[str, ...], seconds: float, seed: int, keep: Path | None) -
         raise click.UsageError(f"no target {unknown[0]!r}; there are {', '.join(known)}")
     bad = 0
     for name in names or known:
-        for found in run(known[name], seed, seconds):
+        for found in run(known[name], seed, seconds, at_most=inputs):
             if not isinstance(found, Finding):
-                click.echo(f"{name}: {found} inputs")
+                say(f"{name}: {found} inputs")
                 continue
             bad += 1
-            click.echo(f"{name}, seed {found.seed}, number {found.number}: {found.what} in {found.where}")
+            say(f"{name}, seed {found.seed}, number {found.number}: {found.what} in {found.where}")
             if keep is not None:
                 keep.mkdir(parents=True, exist_ok=True)
                 (keep / f"{name}-{found.seed}-{found.number}").write_bytes(found.content)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.standard import drift, registry
 from kvwire.standard.prose import Problem
@@ -37,11 +38,11 @@ def _peers() -> list[Problem]:
 
 def _end(problems: list[Problem], done: str) -> None:
     for problem in problems:
-        click.echo(str(problem))
+        say(str(problem))
     if problems:
-        click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", err=True)
+        say(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", err=True)
         raise click.exceptions.Exit(Exit.NOT_CONFORMANT)
-    click.echo(done)
+    say(done)
 
 
 @click.group()

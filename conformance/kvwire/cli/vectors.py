@@ -9,13 +9,15 @@ from typing import Any
 import click
 import msgspec
 
+from kvwire.cli.quantities import Seconds
+from kvwire.cli.screen import say, say_json
 from kvwire.judges.verdict import Exit
 from kvwire.standard import resources
 from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import access, asking, copying, manifest
 from kvwire.vectors.filtering import Outcome, ask
 from kvwire.vectors.manifest import DamageError
-from kvwire.vectors.model import FILE_TYPES, SESSION_SCHEMA
+from kvwire.vectors.model import FILE_TYPES, SESSION_SCHEMA, AnyFile
 
 FAILURES_SHOWN = 20
 TROUBLES_SHOWN = 5
@@ -40,7 +42,7 @@ def vectors() -> None:
 
 
 def _damaged(error: DamageError) -> None:
-    click.echo(f"vectors: {error}", err=True)
+    say(f"vectors: {error}", err=True)
     raise click.exceptions.Exit(Exit.ERROR)
 
 
@@ -53,6 +55,7 @@ def _damaged(error: DamageError) -> None:
 def session(name: str, output: Path, folder: Path | None) -> None:
     """Write the trace of a session, for `kvwire judge`; it is the file session/NAME.kvtrace of the vectors."""
     from kvwire.trace import files
+    from kvwire.trace.records import TraceError
     from kvwire.vectors import sessions
 
     place = folder or resources.vectors()
@@ -60,6 +63,8 @@ def session(name: str, output: Path, folder: Path | None) -> None:
         raise click.UsageError(f"no session {name!r}; `kvwire vectors list session` shows them all")
     try:
         files.write(sessions.trace_of(place, name), output)
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
     except sessions.SessionError as error:
         _damaged(DamageError(str(error)))
 
@@ -74,16 +79,22 @@ def list_command(names: tuple[str, ...], ids: bool, as_json: bool, folder: Path 
     place = folder or resources.vectors()
     for entry in _choose(place, names):
         if as_json and not ids:
-            click.echo(msgspec.json.encode(entry))
+            say_json(entry)
         elif not ids:
-            click.echo(f"{entry.path.removesuffix('.json'):28}{entry.count:6} {entry.schema}")
+            say(f"{entry.path.removesuffix('.json'):28}{entry.count:6} {entry.schema}")
         elif entry.schema in FILE_TYPES:
-            for test in access.decode((place / entry.path).read_bytes()).tests:
+            for test in _file(place, entry.path).tests:
                 row = {"file": entry.path, "id": test.id, "result": test.result, "comment": test.comment}
-                click.echo(msgspec.json.encode(row) if as_json else f"{test.id:44} {test.result:10} {test.comment}")
+                if as_json:
+                    say_json(row)
+                else:
+                    say(f"{test.id:44} {test.result:10} {test.comment}")
         else:
             for name in entry.ids:
-                click.echo(msgspec.json.encode({"file": entry.path, "id": name}) if as_json else name)
+                if as_json:
+                    say_json({"file": entry.path, "id": name})
+                else:
+                    say(name)
 
 
 @vectors.command()
@@ -102,7 +113,7 @@ def export(target: Path, only: tuple[str, ...], folder: Path | None, check: bool
     except DamageError as error:
         _damaged(error)
         return Exit.ERROR
-    click.echo(f"vectors: {len(chosen)} files, {sum(len(entry.ids) for entry in chosen)} ids in {target}")
+    say(f"vectors: {len(chosen)} files, {sum(len(entry.ids) for entry in chosen)} ids in {target}")
     return Exit.CONFORMANT
 
 
@@ -112,9 +123,19 @@ def _checked_copy(target: Path, source: Path) -> int:
     except DamageError as error:
         raise click.UsageError(f"{target}: {error}; `kvwire vectors export {target}` makes a copy") from None
     for line in found:
-        click.echo(line)
-    click.echo(f"vectors: {len(found)} differ" if found else f"vectors: {target} is as this kvwire has them")
+        say(line)
+    say(f"vectors: {len(found)} differ" if found else f"vectors: {target} is as this kvwire has them")
     return Exit.NOT_CONFORMANT if found else Exit.CONFORMANT
+
+
+def _file(folder: Path, path: str) -> AnyFile:
+    """A file of tests that the manifest lists."""
+    try:
+        return access.decode((folder / path).read_bytes())
+    except (OSError, msgspec.MsgspecError, UnknownNameError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        say(f"vectors: {folder / path}: {why}; copy the vectors again", err=True)
+        raise click.exceptions.Exit(Exit.ERROR) from None
 
 
 def _choose(folder: Path, names: tuple[str, ...]) -> tuple[Any, ...]:
@@ -141,7 +162,7 @@ def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip
         raise click.UsageError(f"--only {' '.join(only)}: no tests are there; `kvwire vectors list` shows what is")
     if found := manifest.damage(folder):
         _damaged(DamageError("; ".join(found)))
-    files = {entry.path.removesuffix(".json"): access.decode((folder / entry.path).read_bytes()) for entry in chosen}
+    files = {entry.path.removesuffix(".json"): _file(folder, entry.path) for entry in chosen}
     known = {label for file in files.values() for test in file.tests for label in asking.labels(test)}
     for name in (*flags, *skip):
         if name not in known:
@@ -166,7 +187,12 @@ def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip
 @click.option("--flag", "flags", multiple=True, help="Only tests with this flag, result, fault or layer; repeatable.")
 @click.option("--skip", multiple=True, help="No tests with this flag, result, fault or layer; repeatable.")
 @click.option(
-    "--silence", default=30.0, show_default=True, metavar="S", help="Seconds without output before it is given up."
+    "--silence",
+    default=30.0,
+    type=Seconds(min=0.1),
+    show_default=True,
+    metavar="S",
+    help="Seconds without output before it is given up.",
 )
 @click.option("--all", "show_all", is_flag=True, help=f"Show every failure, not the first {FAILURES_SHOWN}.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: answers, then troubles.")
@@ -211,38 +237,39 @@ def _exit(outcome: Outcome) -> Exit:
 
 def _as_json(outcome: Outcome) -> None:
     for graded in outcome.graded:
-        click.echo(msgspec.json.encode(graded))
+        say_json(graded)
     for question in outcome.unanswered:
-        click.echo(msgspec.json.encode({"id": question.id, "file": question.file, "grade": "unanswered"}))
+        say_json({"id": question.id, "file": question.file, "grade": "unanswered"})
     for trouble in outcome.troubles:
-        click.echo(msgspec.json.encode({"trouble": trouble.kind, "id": trouble.id, "text": trouble.text}))
+        say_json({"trouble": trouble.kind, "id": trouble.id, "text": trouble.text})
 
 
 def _tell(outcome: Outcome, meanings: dict[str, dict[str, str]], most: int) -> None:
     failed = [graded for graded in outcome.graded if graded.grade == "failed"]
     for graded in failed[:most]:
-        named = "".join(f"\n    known mistake {name}: {meanings[graded.file][name]}" for name in graded.mistakes)
-        click.echo(f"FAIL {graded.id}: {graded.why}{named}")
+        say(f"FAIL {graded.id}: {graded.why}")
+        for name in graded.mistakes:
+            say(f"    known mistake {name}: {meanings[graded.file][name]}")
     if len(failed) > most:
-        click.echo(f"… and {len(failed) - most} more failures (--all shows them)")
+        say(f"… and {len(failed) - most} more failures (--all shows them)")
     tally = Counter(f"{name}: {meanings[graded.file][name]}" for graded in failed for name in graded.mistakes)
     if tally:
-        click.echo("Known mistakes that the wrong answers are:")
+        say("Known mistakes that the wrong answers are:")
         for text, count in tally.most_common():
-            click.echo(f"  {count} × {text}")
+            say(f"  {count} × {text}")
     grades: dict[str, Counter[str]] = {}
     for graded in outcome.graded:
         grades.setdefault(graded.file, Counter())[graded.grade] += 1
     for question in outcome.unanswered:
         grades.setdefault(question.file, Counter())["without an answer"] += 1
     for name, counts in grades.items():
-        click.echo(f"{name}: {', '.join(f'{count} {grade}' for grade, count in counts.items())}")
+        say(f"{name}: {', '.join(f'{count} {grade}' for grade, count in counts.items())}")
     seen: Counter[str] = Counter()
     for trouble in outcome.troubles:
         seen[trouble.kind] += 1
         if seen[trouble.kind] <= TROUBLES_SHOWN:
             where = f"when {trouble.id} was waited for" if trouble.id else "after the last answer"
-            click.echo(f"error: {trouble.text}, {where}", err=True)
+            say(f"error: {trouble.text}, {where}", err=True)
     for kind, count in seen.items():
         if count > TROUBLES_SHOWN:
-            click.echo(f"error: {count - TROUBLES_SHOWN} more of the sort {kind!r}", err=True)
+            say(f"error: {count - TROUBLES_SHOWN} more of the sort {kind!r}", err=True)

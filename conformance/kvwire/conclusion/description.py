@@ -10,7 +10,7 @@ from kvwire.judges.step import Step
 from kvwire.trace.marks import Joined
 from kvwire.trace.records import Record, Records, told
 from kvwire.wire.dialect import read_slowly
-from kvwire.wire.events import Form, Reading, group_kind
+from kvwire.wire.events import Event, Form, Reading, group_kind
 from kvwire.wire.framing import split_live, split_replay
 
 LEGACY: tuple[Form, ...] = ("array-v", "array-s")
@@ -103,8 +103,8 @@ def remarks(appearance: Appearance, muting: Muting, details: Records) -> tuple[s
     return tuple(notes)
 
 
-def event_at(record: Record, offset: int) -> str | None:
-    """The event at a byte of the payload of a message: its type, blocks, medium, group and kind; None where none is."""
+def event_at(record: Record, offset: int) -> Event | None:
+    """The event at a byte of the payload of a message; None where none is."""
     if record.frames is None:
         return None
     replayed = split_replay(record.frames) if record.is_replay else None
@@ -112,8 +112,12 @@ def event_at(record: Record, offset: int) -> str | None:
     payload = replayed[2] if replayed is not None else live[1] if live is not None else None
     if payload is None:
         return None
-    event = next((one for one in read_slowly(payload).events if one.start <= offset < one.end), None)
-    if event is None or event.kind == "unknown":
+    return next((one for one in read_slowly(payload).events if one.start <= offset < one.end), None)
+
+
+def in_words(event: Event) -> str | None:
+    """An event: its type, blocks, medium, group, kind and adapter; None where its type is not known."""
+    if event.kind == "unknown":
         return None
     parts = [event.tag]
     if event.kind != "cleared":
@@ -125,4 +129,7 @@ def event_at(record: Record, offset: int) -> str | None:
         parts.append(f"group {event.group}")
     if event.spec_kind is not None:
         parts.append(f"kind {event.spec_kind}")
+    if event.lora_id is not None or event.lora_name is not None:
+        named = (str(part) for part in (event.lora_id, event.lora_name) if part is not None)
+        parts.append(f"adapter {' '.join(named)}")
     return ", ".join(parts)

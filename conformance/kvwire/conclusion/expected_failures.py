@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +18,7 @@ import msgspec
 from kvwire.conclusion.result import INCOMPLETE, Outcome, Result
 from kvwire.conclusion.summary import Wanted, exit_of, overall
 from kvwire.judges.verdict import Exit, Verdict
-from kvwire.standard import small_files
+from kvwire.standard import reading
 from kvwire.standard.registry import Registry, UnknownNameError
 
 Expectable = Literal["FAIL", "WARN", "INCONCLUSIVE", "NOT-APPLICABLE"]
@@ -90,15 +89,18 @@ def read(path: Path, registry: Registry) -> tuple[Entry, ...]:
         ExpectedFailuresError: when there is no such file, or it is another one.
     """
     try:
-        raw = tomllib.loads(small_files.text(path))
-        for table in raw.get("expected", ()):
-            if "expires" in table:
-                table["expires"] = str(table["expires"])  # TOML has dates
+        raw, text = reading.toml(path)
+    except reading.TomlError as error:
+        raise ExpectedFailuresError(str(error)) from None
+    tables = raw.get("expected")
+    for table in tables if isinstance(tables, list) else ():
+        if isinstance(table, dict) and hasattr(table.get("expires"), "isoformat"):
+            table["expires"] = str(table["expires"])  # TOML has dates
+    try:
         entries = msgspec.convert(raw, _File).expected
-    except OSError as error:
-        raise ExpectedFailuresError(f"{path}: {error.strerror}") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ExpectedFailuresError(f"{path}: not a file of expected failures: {error}") from None
+    except msgspec.ValidationError as error:
+        said = reading.complaint(error, raw, text)
+        raise ExpectedFailuresError(f"{path}{said}: not a file of expected failures") from None
     try:
         return tuple(msgspec.structs.replace(entry, id=registry.resolve(entry.id)) for entry in entries)
     except UnknownNameError as error:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kvwire.cache.cases import Example, Examples, Match, Result
 from kvwire.cache.identity import Apart, Identity, Shared, Sight, Told
-from kvwire.cache.parity import Example, Examples, Match, Parity, Result
+from kvwire.cache.parity import Parity
 from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
 from kvwire.hashes.mistakes import BY_NAME, difference
 from kvwire.history.timeline import Batch, Gap, Incarnation

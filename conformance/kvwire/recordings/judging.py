@@ -1,27 +1,19 @@
-"""From files to results: one recording, and many by several processes, with one result stream whatever their number."""
+"""From files to results: one recording."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import sys
 import traceback
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from collections.abc import Callable
 
 import msgspec
 
 from kvwire.conclusion import expected_failures
 from kvwire.conclusion.conclude import Listening, conclude
 from kvwire.conclusion.expected_failures import Entry
-from kvwire.conclusion.judging import passes
+from kvwire.conclusion.fleet import Member
+from kvwire.conclusion.passing import passes
 from kvwire.conclusion.result import Ended, Recording, Result, Total
 from kvwire.conclusion.summary import Wanted
-from kvwire.judges.verdict import Exit, Verdict, aggregate
 from kvwire.recordings.units import Unit
 from kvwire.report.faces import face
 from kvwire.report.visible import ascii_json
@@ -30,12 +22,7 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.trace import files
 from kvwire.trace.captures import capture
 from kvwire.trace.captures.capture import Told
-from kvwire.trace.records import HELD_BYTES, Record, Trace, TraceError, held
-
-END_S = 2.0
-"""How long each step of ending a worker may take."""
-WORST = (Exit.NOT_CONFORMANT, Exit.ERROR, Exit.INCONCLUSIVE, Exit.CONFORMANT)
-"""Of several recordings the first of these that one has is the exit code."""
+from kvwire.trace.records import HELD_BYTES, Header, Record, Trace, TraceError, held
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +56,21 @@ def _held(outcome: Result, asked: Asked) -> Result:
     return expected_failures.held(outcome, asked.expected, asked.today, asked.wanted)
 
 
-def read(recording: files.Recording, asked: Asked, each: Callable[[int], None] = lambda _: None) -> Result:
+def read(
+    recording: files.Recording,
+    asked: Asked,
+    each: Callable[[int], None] = lambda _: None,
+    *,
+    beside: list[Member] | None = None,
+) -> Result:
     """The result of a recording, in constant memory where nothing was done to the publisher; ``each`` record is told.
+
+    ``beside`` takes what its streams show that those of other recordings are held against, where nobody drove them.
 
     Raises:
         TraceError: when it cannot be read.
         UnknownNameError: when there is no profile of its name.
     """
-    profile = registry.profile(asked.profile or recording.header.profile)
     if not passes(recording.header):
         records: list[Record] = []
         for count, record in enumerate(held(recording, asked.held)):
@@ -86,20 +80,30 @@ def read(recording: files.Recording, asked: Asked, each: Callable[[int], None] =
         return concluded(
             Trace(header=ended.header, records=tuple(records), interrupted=ended.interrupted, cut=ended.cut), asked
         )
-    run = Listening(recording.header, registry.load(), profile, asked.wanted)
+    run = _listening(recording.header, asked)
     for count, record in enumerate(recording):
         run.take(record)
         each(count)
     ended = recording.ended
     outcome = run.result(interrupted=ended.interrupted, cut=ended.cut, header=ended.header, recorded=ended.digest)
+    if beside is not None:
+        beside += run.members()
     return _held(outcome, asked)
 
 
+def _listening(header: Header, asked: Asked, *, digests: bool = False) -> Listening:
+    profile = registry.profile(asked.profile or header.profile)
+    return Listening(header, registry.load(), profile, asked.wanted, digests=digests)
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one recording: a result, or why there is none."""
+    """What came of one recording: a result, or why there is none; and what its streams, where nobody drove them, show
+    that those of others are held against.
+    """
 
     recording: Recording
     result: Result | None = None
+    members: tuple[Member, ...] = ()
 
     def dump(self) -> bytes:
         """Its lines of a result stream of many."""
@@ -120,13 +124,19 @@ def answer(unit: Unit, asked: Asked) -> Answer:
     """Judge one recording; whatever goes wrong is an answer too."""
     if unit.error:
         return failed(unit, unit.error)
+    members: list[Member] = []
+    how: Ended = "whole"
     try:
         if capture.is_capture(unit.paths[0]):
-            trace = capture.read(unit.paths[0], asked.told)
-            outcome, count, how = concluded(trace, asked), len(trace.records), ended(trace.interrupted, trace.cut)
+            header, records = capture.open_capture(unit.paths[0], asked.told)
+            run = _listening(header, asked, digests=True)
+            for record in records:
+                run.take(record)
+            outcome, count = _held(run.result(), asked), run.hearing.records
+            members += run.members()
         else:
             with files.open_recording(*unit.paths) as recording:
-                outcome = read(recording, asked)
+                outcome = read(recording, asked, beside=members)
                 last = recording.ended
             count, how = last.records, ended(last.interrupted, last.cut)
     except (TraceError, UnknownNameError) as error:
@@ -142,6 +152,7 @@ def answer(unit: Unit, asked: Asked) -> Answer:
             ended=how,
         ),
         result=outcome,
+        members=tuple(members),
     )
 
 
@@ -151,153 +162,9 @@ def ended(interrupted: bool, cut: str) -> Ended:
 
 
 def failed(unit: Unit, why: str) -> Answer:
-    """A recording that has no result."""
+    """A recording that has no result; why does not depend on where its files lie."""
+    for path in unit.paths:
+        why = why.replace(str(path), path.name)
+    if len(unit.paths) == 1:
+        why = why.removeprefix(f"{unit.paths[0].name}: ")
     return Answer(recording=Recording(name=unit.name, parts=len(unit.paths), error=why))
-
-
-# --- many --------------------------------------------------------------------------------------------------------
-
-
-def answers(
-    units: Sequence[Unit], asked: Asked, workers: int, tell: Callable[[int], None] = lambda _: None
-) -> Generator[Answer, None, None]:
-    """What came of each recording, in their order, from so many processes; ``tell`` is given how many are judged.
-
-    A worker that dies is the answer of the recording that it had, and another takes its place.
-    """
-    if workers <= 1 or len(units) <= 1:
-        for count, unit in enumerate(units, 1):
-            found = answer(unit, asked)
-            tell(count)
-            yield found
-        return
-    pool = _Pool(asked, min(workers, len(units)))
-    try:
-        waiting = deque(enumerate(units))
-        done: dict[int, Answer] = {}
-        for next_ in range(len(units)):
-            while next_ not in done:
-                pool.fill(waiting)
-                done.update(pool.take())
-                tell(next_ + len(done))
-            yield done.pop(next_)
-    finally:
-        pool.close()
-
-
-class _Worker:
-    """One process and the recording that it has."""
-
-    def __init__(self, asked: Asked) -> None:
-        context = get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=work, args=(theirs, asked))
-        self.process.start()
-        theirs.close()
-        self.has: tuple[int, Unit] | None = None
-
-
-class _Pool:
-    def __init__(self, asked: Asked, count: int) -> None:
-        self._asked = asked
-        self._workers = [_Worker(asked) for _ in range(count)]
-
-    def fill(self, waiting: deque[tuple[int, Unit]]) -> None:
-        """Give each idle worker a recording."""
-        for at, worker in enumerate(self._workers):
-            if worker.has is None and waiting:
-                if not worker.process.is_alive():
-                    worker = self._workers[at] = self._anew(worker)
-                worker.has = waiting.popleft()
-                with contextlib.suppress(OSError):  # it has died: that is seen when its answer is awaited
-                    worker.connection.send(worker.has[1])
-
-    def _anew(self, worker: _Worker) -> _Worker:
-        worker.connection.close()
-        worker.process.join(END_S)
-        return _Worker(self._asked)
-
-    def take(self) -> Iterator[tuple[int, Answer]]:
-        """Wait for answers."""
-        busy = {worker.connection: worker for worker in self._workers if worker.has is not None}
-        for connection in wait(list(busy)):
-            assert isinstance(connection, Connection)
-            worker = busy[connection]
-            assert worker.has is not None
-            (number, unit), worker.has = worker.has, None
-            try:
-                found = connection.recv()
-                assert isinstance(found, Answer)
-                yield number, found
-            except (EOFError, OSError):
-                worker.process.join(END_S)
-                yield number, failed(unit, f"the worker that judged it died ({_how(worker.process.exitcode)})")
-
-    def close(self) -> None:
-        """End the workers, in bounded time."""
-        for worker in self._workers:
-            worker.connection.close()
-            if worker.has is not None:
-                worker.process.terminate()
-        for worker in self._workers:
-            worker.process.join(END_S)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join(END_S)
-
-
-def _how(code: int | None) -> str:
-    if code is None or code >= 0:
-        return f"exit code {code}"
-    return f"signal {signal.Signals(-code).name}"
-
-
-def work(connection: Connection, asked: Asked) -> None:
-    """A worker: judge what is sent until nothing more is."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's interrupt is for the parent
-    while True:
-        try:
-            unit = connection.recv()
-            assert isinstance(unit, Unit)
-            connection.send(answer(unit, asked))
-        except (EOFError, OSError):
-            return
-
-
-# --- all of them -------------------------------------------------------------------------------------------------
-
-
-class Tally:
-    """What many recordings come to."""
-
-    def __init__(self) -> None:
-        self._verdicts: Counter[str] = Counter()
-        self._codes: set[int] = set()
-        self._worst: list[Verdict] = []
-
-    def add(self, found: Answer) -> None:
-        """The next recording."""
-        verdict, code = Verdict.ERROR, int(Exit.ERROR)
-        if found.result is not None:
-            summary = found.result.summary
-            verdict = summary.verdict or Verdict.INCONCLUSIVE
-            code = int(Exit.INCONCLUSIVE) if summary.exit is None else summary.exit
-        self._verdicts[str(verdict)] += 1
-        self._worst.append(verdict)
-        self._codes.add(code)
-
-    def total(self, *, interrupted: bool = False) -> Total:
-        """The last line of the stream; of one that was interrupted, without a verdict."""
-        code = next((code for code in WORST if code in self._codes), Exit.INCONCLUSIVE)
-        return Total(
-            recordings=self._verdicts.total(),
-            verdicts=dict(sorted(self._verdicts.items())),
-            verdict=None if interrupted else aggregate(self._worst),
-            exit=None if interrupted else int(code),
-            interrupted=interrupted,
-        )
-
-
-def default_workers() -> int:
-    """As many as there are processors for this process."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -10,9 +10,12 @@ from kvwire.conclusion import expected_failures, provenance, result
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.result import Outcome, Recording, Result, ResultError, Total
 from kvwire.conclusion.summary import Wanted
-from kvwire.recordings.judging import Answer, Asked, Tally, answer, dumped, line
+from kvwire.recordings.judging import Answer, Asked, answer, dumped, line
+from kvwire.recordings.many import Tally
 from kvwire.recordings.units import Unit
+from kvwire.standard import reading
 
+_recording, _total = msgspec.json.Decoder(Recording), msgspec.json.Decoder(Total)
 SHOWN = 10
 """How many outcomes of one recording are named at most."""
 
@@ -56,9 +59,9 @@ def _blocks(raw: bytes) -> tuple[list[tuple[Recording, bytes]], Total]:
     for number, text in enumerate(raw.splitlines(keepends=True), 1):
         try:
             if text.startswith(b'{"kind":"recording"'):
-                blocks.append((msgspec.json.decode(text, type=Recording), []))
+                blocks.append((reading.json(_recording.decode, text), []))
             elif text.startswith(b'{"kind":"total"'):
-                total = msgspec.json.decode(text, type=Total)
+                total = reading.json(_total.decode, text)
             else:
                 blocks[-1][1].append(text)
         except msgspec.MsgspecError as error:

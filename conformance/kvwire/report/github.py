@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Verdict
+from kvwire.report.profile import causes
 from kvwire.report.standing import Case, Standing, cases
 from kvwire.report.words import counted
 
 SHOWN = 10
 """How many of each kind GitHub shows for one step; the last line counts the rest."""
+CAUSES = 4
 
 
 def github(reports: Sequence[Result]) -> str:
@@ -28,6 +30,7 @@ def github(reports: Sequence[Result]) -> str:
             if len(found) > SHOWN:
                 more = f"and {counted(len(found) - SHOWN, f'more {level}s')} on {report.run.target}"
                 lines.append(f"::{level} title=kvwire::{_value(more)}")
+        lines += [f"::notice title=what is on the stream::{_value(text)}" for text in causes(report)[:CAUSES]]
         lines.append(f"::notice title=kvwire {_property(report.run.target)}::{_value(report.summary.headline)}")
     return "\n".join(lines) + "\n"
 

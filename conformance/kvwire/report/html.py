@@ -5,6 +5,7 @@ It loads nothing from anywhere. Without script all of it is there; script only f
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,10 +17,13 @@ from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Finding, Verdict
-from kvwire.report.console import MARKS, PROBLEMS, WORST, place
+from kvwire.report.console import MARKS, WORST, place
 from kvwire.report.evidence import Course, Evidence
+from kvwire.report.grouping import broken
+from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import counted, short, singular
+from kvwire.report.words import closing, counted, short, singular
+from kvwire.standard.registry import AREAS, area_of
 
 WIDTH, HEIGHT, MARGIN = 960, 180, 8
 """Size of the picture of a stream's course, in units of its view box."""
@@ -66,9 +70,10 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why sentences are open; ``wanted``: the profile wants at least one of them shown."""
+    """Why sentences are open, and what would close them; ``wanted``: the profile wants at least one of them shown."""
 
     reason: str
+    closing: str
     ids: tuple[str, ...]
     wanted: bool
 
@@ -98,10 +103,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     report: Result
     tone: str
     said: tuple[str, ...]
+    causes: tuple[str, ...]
+    profiles: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     counts: tuple[tuple[Verdict, int], ...]
     open: tuple[Reason, ...]
     sentences: tuple[Sentence, ...]
-    problems: tuple[Sentence, ...]
+    problems: tuple[tuple[Sentence, ...], ...]
     pictures: tuple[Picture, ...]
 
 
@@ -115,22 +122,30 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING = Recorded(at={}, courses=())
 
 
-def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
-    """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
-
-    ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
-    """
-    environment = Environment(
+@functools.cache
+def _environment() -> Environment:
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
+    """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
+
+    ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
+    """
     beside = list(recorded) or [NOTHING] * len(reports)
     pages = [_page(f"r{at}", *pair) for at, pair in enumerate(zip(reports, beside, strict=True), 1)]
-    return environment.get_template("report.html.j2").render(
-        pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+        )
     )
 
 
@@ -138,7 +153,8 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
     summary = report.summary
     sentences = tuple(_sentences(report, recorded))
     counts = Counter(sentence.verdict for sentence in sentences)
-    problems = [one for one in sentences if one.verdict in PROBLEMS and not one.expected]
+    by_id = {sentence.id: sentence for sentence in sentences}
+    problems = [tuple(by_id[outcomes[0].requirement] for outcomes in one.all) for one in broken(report)]
     return Page(
         key=key,
         report=report,
@@ -148,10 +164,12 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
             for case in cases(report)
             if case.name == RUN and case.standing is not Standing.PASSED and case.message != summary.headline
         ),
+        causes=tuple(causes(report)),
+        profiles=tuple((one.name, tuple(lines(one))) for one in shown(report)[:SHOWN]),
         counts=tuple((verdict, counts[verdict]) for verdict in MARKS if counts[verdict]),
         open=tuple(_open(report)),
         sentences=sentences,
-        problems=tuple(sorted(problems, key=lambda one: PROBLEMS.index(one.verdict))),
+        problems=tuple({group[0].id: group for group in reversed(problems)}.values())[::-1],
         pictures=tuple(map(_picture, recorded.courses)),
     )
 
@@ -215,15 +233,19 @@ def _shown(finding: Finding, evidence: Evidence | None) -> Shown:
 
 
 def _open(report: Result) -> Iterator[Reason]:
-    by_reason: dict[tuple[str, bool], list[str]] = {}
+    by_reason: dict[tuple[str, str, bool], list[str]] = {}
     missing = set(report.summary.conclusive_missing)
     for outcome in report.outcomes:
         if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
-            key = message(outcome, report.run.mode), outcome.requirement in missing
+            way = closing(outcome.why or Why.UNDECIDED, report.run.level)
+            key = message(outcome, report.run.mode), way, outcome.requirement in missing
             named = by_reason.setdefault(key, [])
             if outcome.requirement not in named:
                 named.append(outcome.requirement)
-    reasons = [Reason(reason=reason, ids=tuple(ids), wanted=wanted) for (reason, wanted), ids in by_reason.items()]
+    reasons = [
+        Reason(reason=reason, closing=way, ids=tuple(ids), wanted=wanted)
+        for (reason, way, wanted), ids in by_reason.items()
+    ]
     yield from sorted(reasons, key=lambda reason: not reason.wanted)
 
 
@@ -237,7 +259,8 @@ def _matrix(pages: Sequence[Page]) -> list[tuple[str, str, list[Sentence | None]
         for sentence in page.sentences:
             rows.setdefault(sentence.id, sentence.sentence)
     by_id = [{sentence.id: sentence for sentence in page.sentences} for page in pages]
-    return [(name, said, [found.get(name) for found in by_id]) for name, said in sorted(rows.items())]
+    ordered = sorted(rows.items(), key=lambda row: (AREAS.index(area_of(row[0])), row[0]))
+    return [(name, said, [found.get(name) for found in by_id]) for name, said in ordered]
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
 from kvwire.conclusion.result import Result
+from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import Case, Standing, cases
 from kvwire.report.words import short
 
@@ -30,6 +31,11 @@ def junit(reports: Sequence[Result]) -> str:
             ("exit", str(report.summary.exit)),
         ):
             suite.add_property(name, value)
+        for text in causes(report):
+            suite.add_property("cause", text)
+        for profile in shown(report):
+            for label, text in lines(profile):
+                suite.add_property(f"{profile.name}: {label}", text)
         for case in cases(report):
             suite.add_testcase(_case(case, report))
         xml.append(suite)  # type: ignore[no-untyped-call]  # add_testsuite would merge equal ones

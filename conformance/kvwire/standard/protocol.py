@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 import msgspec
 
-from kvwire.standard.statement import Group
+from kvwire.standard.statement import Endpoint, Group, Index
 
 PROTOCOL = "kvwire-adapter-1"
 """What ``hello`` returns, alone or with a minor version behind it: ``kvwire-adapter-1.1``."""
@@ -30,6 +30,13 @@ VERBS: tuple[str, ...] = get_args(Verb)
 Sets = Literal["envelope", "encoder", "engine", "ts", "rank"]
 """Who chooses what a sentence speaks of (the ``decided_by`` of the registry)."""
 SETS: tuple[str, ...] = get_args(Sets)
+
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A counter, a time or a size in an answer."""
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Decimal = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,20}\Z")]
+"""An integer of 64 bits, of any sign."""
 
 
 def minor_of(protocol: str) -> int | None:
@@ -127,28 +134,28 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     ``tp``, ``pp`` and ``cp`` are what the publisher was told of its topology: only an adapter that says so has told it.
     """
 
-    endpoint: str
-    replay: str | None = None
+    endpoint: Endpoint
+    replay: Endpoint | None = None
     topic: str = ""
-    rank: int = 0
+    rank: Whole = 0
     mode: Literal["connect", "bind"] = "connect"
-    tp: int | None = None
-    pp: int | None = None
-    cp: int | None = None
+    tp: Size | None = None
+    pp: Size | None = None
+    cp: Size | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to ``publish``: whether the publisher took the batch, and how long the call blocked, in µs."""
 
     accepted: bool
-    blocked_us: int = 0
+    blocked_us: Natural = 0
 
 
 class Burst(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to ``burst``: for each batch in its order what ``publish`` would have answered."""
 
     accepted: list[bool]
-    blocked_us: list[int]
+    blocked_us: list[Natural]
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -168,15 +175,15 @@ class Cached(msgspec.Struct, frozen=True, kw_only=True):
     Null when the engine cannot say.
     """
 
-    cached_tokens: int | None = None
+    cached_tokens: Natural | None = None
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the engine holds in one medium and group: hashes as decimal strings, any sign."""
 
     medium: str | None = None
-    group: int = 0
-    hashes: list[str] = msgspec.field(default_factory=list)
+    group: Index = 0
+    hashes: list[Decimal] = msgspec.field(default_factory=list)
 
 
 class Resident(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +193,7 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
     leaves it out; its hashes are judged where events speak of one medium and group only.
     """
 
-    hashes: list[str] = msgspec.field(default_factory=list)
+    hashes: list[Decimal] = msgspec.field(default_factory=list)
     places: list[Held] | None = None
 
 
@@ -196,10 +203,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     The life is the one that runs; after ``stop`` the one that ended.
     """
 
-    offered: int | None = None
-    sent: int | None = None
-    dropped: int | None = None
-    rss: int | None = None
+    offered: Natural | None = None
+    sent: Natural | None = None
+    dropped: Natural | None = None
+    rss: Natural | None = None
 
 
 class Refused(Exception):

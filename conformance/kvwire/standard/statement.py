@@ -7,21 +7,36 @@ states. Adapters return it in ``hello``.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from kvwire.standard import small_files
+from kvwire.standard import reading, registry
+
+EDITIONS = ("1",)
+"""The editions that this harness knows."""
 
 Form = Literal["map", "array-v", "array-s"]
 Residency = Literal["set", "refresh", "counted"]
 Salt = Literal["none", "tag", "clear"]
 
+MOST = 2**31 - 1
+"""The largest count, size or number that can be declared."""
+DAY_S = 86_400.0
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=DAY_S)]
+Milliseconds = Annotated[float, msgspec.Meta(gt=0, le=1000 * DAY_S)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+://.+$")]
 
 LOCATION_UPDATES = "location_updates"
 PARTIAL_ENTRIES = "partial_entries"
 """Extensions that say which stores are no full blocks."""
+EXTENSIONS = ("end_payload", LOCATION_UPDATES, PARTIAL_ENTRIES)
+"""Those of the standard; others begin with ``x-``."""
 
 
 class StatementError(ValueError):
@@ -31,7 +46,7 @@ class StatementError(ValueError):
 class Implementation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whose publisher it is."""
 
-    name: str
+    name: Name
     version: str = ""
 
 
@@ -43,13 +58,13 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     None are not declared. ``algorithm`` of None: that of the statement.
     """
 
-    endpoint: str
+    endpoint: Endpoint
     name: str = ""
-    replay: str | None = None
+    replay: Endpoint | None = None
     topic: str | None = None
-    rank: int | None = None
+    rank: Index | None = None
     mode: Literal["connect", "bind"] = "connect"
-    algorithm: str | None = None
+    algorithm: Name | None = None
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -59,31 +74,31 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     none is. A ``block_size`` or ``residency`` of None is that of the statement.
     """
 
-    idx: int = 0
+    idx: Index = 0
     kind: str | None = None
-    window: int | None = None
-    block_size: int | None = None
+    window: Count | None = None
+    block_size: Count | None = None
     residency: Residency | None = None
 
 
 class Medium(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One medium whose residency policy differs from that of its groups and of the statement."""
 
-    medium: str
+    medium: Name
     residency: Residency
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Declared bounds, seconds unless said, with the standard's defaults."""
 
-    reset_visible_s: float = 5.0
-    replay_resume_s: float = 10.0
-    live_delay_s: float = 1.0
-    stop_s: float = 1.0
-    publish_ms: float = 100.0
-    replay_clients: int = 16
-    replay_waiting: int = 8
-    heartbeat_s: float | None = None
+    reset_visible_s: Seconds = 5.0
+    replay_resume_s: Seconds = 10.0
+    live_delay_s: Seconds = 1.0
+    stop_s: Seconds = 1.0
+    publish_ms: Milliseconds = 100.0
+    replay_clients: Count = 16
+    replay_waiting: Count = 8
+    heartbeat_s: Seconds | None = None
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -97,19 +112,19 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     edition: str = "1"
-    profile: str | None = None
+    profile: Name | None = None
     implementation: Implementation | None = None
     form: Form = "map"
-    algorithm: str | None = None
+    algorithm: Name | None = None
     residency: Residency = "set"
     salt: Salt = "none"
     scope_key: bool = False
     replay_form: Literal["replay-topic", "replay-bare", "none"] | None = None
-    ring: int | None = None
-    queue: int | None = None
-    block_size: int | None = None
-    default_endpoint: str | None = None
-    window_memory: int = 65536
+    ring: Count | None = None
+    queue: Count | None = None
+    block_size: Count | None = None
+    default_endpoint: Name | None = None
+    window_memory: Count = 65536
     groups: tuple[Group, ...] = ()
     media: tuple[Medium, ...] = ()
     bounds: Bounds = Bounds()
@@ -167,29 +182,54 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
 
-def convert(raw: Any, where: str) -> Statement:
-    """The statement of a decoded object.
+def problem(statement: Statement) -> tuple[tuple[str | int, ...], str] | None:
+    """What no type says of a statement and does not fit: where, and why; None when all does."""
+    if statement.edition not in EDITIONS:
+        seen, known = reading.shown(statement.edition), ", ".join(map(repr, EDITIONS))
+        return ("edition",), f"edition {seen} is unknown; this harness knows edition {known}"
+    if statement.profile is not None:
+        try:
+            registry.profile(statement.profile)
+        except registry.UnknownNameError as error:
+            return ("profile",), str(error)
+    for at, name in enumerate(statement.extensions):
+        if name not in EXTENSIONS and not name.startswith("x-"):
+            known = ", ".join(EXTENSIONS)
+            why = f"no extension {reading.shown(name)}; there are {known}, and those of others begin with x-"
+            return ("extensions", at), why
+    for field, what, declared in (
+        ("streams", "streams have one name", [stream.name or None for stream in statement.streams]),
+        ("groups", "groups have one idx", [group.idx for group in statement.groups]),
+        ("media", "media have one name", [medium.medium for medium in statement.media]),
+        ("extensions", "extensions have one name", statement.extensions),
+    ):
+        if (twice := next(_twice(declared), None)) is not None:
+            return (field, twice), f"two {what}: {reading.shown(declared[twice])}"
+    return None
+
+
+def _twice(values: Sequence[object]) -> Iterator[int]:
+    return (at for at, value in enumerate(values) if value is not None and value in values[:at])
+
+
+def convert(raw: Any, where: str, text: str = "") -> Statement:
+    """The statement of a decoded object; ``text`` is the TOML that it comes from, for the line.
 
     Raises:
-        StatementError: when a field is unknown or has a wrong type; the message names it and ``where``.
+        StatementError: when a field is unknown or has a wrong value; the message names ``where``, the field, its value
+            and what it may be.
     """
     try:
-        statement = msgspec.convert(raw, Statement, strict=False)
+        statement = msgspec.convert(raw, Statement)
     except msgspec.ValidationError as error:
         raise StatementError(
-            f"{where}: {error}; the fields are described in spec/statement.md and spec/schemas/statement.schema.json"
+            f"{where}{reading.complaint(error, raw, text)}; the fields are described in spec/statement.md and "
+            "spec/schemas/statement.schema.json"
         ) from None
-    if statement.edition != "1":
-        raise StatementError(f"{where}: edition {statement.edition!r} is unknown; this harness knows edition '1'")
-    names = [stream.name for stream in statement.streams if stream.name]
-    if len(set(names)) != len(names):
-        raise StatementError(f"{where}: two streams have one name: {', '.join(sorted(names))}")
-    for what, declared in (
-        ("groups have one idx", [str(group.idx) for group in statement.groups]),
-        ("media have one name", [medium.medium for medium in statement.media]),
-    ):
-        if len(set(declared)) != len(declared):
-            raise StatementError(f"{where}: two {what}: {', '.join(sorted(declared))}")
+    if (found := problem(statement)) is not None:
+        place, why = found
+        line = reading.line_of(text, place) if text else None
+        raise StatementError(f"{where}{'' if line is None else f', line {line}'}: `{reading.path_of(place)}`: {why}")
     return statement
 
 
@@ -199,12 +239,8 @@ def read(path: Path) -> Statement:
     Raises:
         StatementError: when the file cannot be read or is no statement.
     """
-    import tomllib
-
     try:
-        raw = tomllib.loads(small_files.text(path))
-    except OSError as error:
-        raise StatementError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StatementError(f"{path}: not TOML: {error}") from None
-    return convert(raw, str(path))
+        raw, text = reading.toml(path)
+    except reading.TomlError as error:
+        raise StatementError(str(error)) from None
+    return convert(raw, str(path), text)

@@ -6,18 +6,17 @@ A call has the fields of its answer only where it succeeded. The words are those
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
-from kvwire.standard.protocol import EngineGroup, EngineTier, Start
+from kvwire.standard.protocol import Decimal, EngineGroup, EngineTier, Natural, Start, Whole
+from kvwire.standard.statement import Index
 from kvwire.trace.detail import Stimulus
 from kvwire.wire.endpoint_rules import Asked
 from kvwire.wire.events import DIGEST, TWO_64
 from kvwire.wire.projection import check_batch
 
-Decimal = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,20}$")]
-"""An integer of 64 bits, of any sign."""
 SHOWN = 60
 """How many characters of an argument are shown."""
 
@@ -73,11 +72,11 @@ class BoundAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     endpoint: str
     replay: str | None = msgspec.field(default_factory=type(None))  # null is written
     topic: str | None = None
-    rank: int | None = None
+    rank: Whole | None = None
     mode: Literal["connect", "bind"] | None = None
-    tp: int | None = None
-    pp: int | None = None
-    cp: int | None = None
+    tp: Whole | None = None
+    pp: Whole | None = None
+    cp: Whole | None = None
 
     @property
     def dials(self) -> bool:
@@ -92,23 +91,23 @@ class StartCall(Call, frozen=True, kw_only=True):
     endpoint: str | None = None
     replay: str | None = None
     topic: str | None = None
-    rank: int | None = None
-    world: int | None = None
-    ranks_per_host: int | None = None
+    rank: Whole | None = None
+    world: Whole | None = None
+    ranks_per_host: Whole | None = None
     ephemeral: bool | None = None
-    queue: int | None = None
-    hwm: int | None = None
-    ring: int | None = None
-    cap: int | None = None
-    block_size: int | None = None
-    capacity: int | None = None
+    queue: Whole | None = None
+    hwm: Whole | None = None
+    ring: Whole | None = None
+    cap: Whole | None = None
+    block_size: Whole | None = None
+    capacity: Whole | None = None
     groups: tuple[EngineGroup, ...] | None = None
     tiers: tuple[EngineTier, ...] | None = None
     netting: bool | None = None
     curve: Mapping[str, Any] | None = None
-    tp: int | None = None
-    pp: int | None = None
-    cp: int | None = None
+    tp: Whole | None = None
+    pp: Whole | None = None
+    cp: Whole | None = None
     bound: BoundAt | None = None
 
     @classmethod
@@ -141,7 +140,7 @@ class PublishCall(Call, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "publish"
     batch: Mapping[str, Any] | None = None
     accepted: bool | None = None
-    blocked_us: int | None = None
+    blocked_us: Natural | None = None
 
     def __post_init__(self) -> None:
         """What was offered can be read again."""
@@ -155,7 +154,7 @@ class BurstCall(Call, frozen=True, kw_only=True):
     EVENT: ClassVar[str] = "burst"
     batches: tuple[Mapping[str, Any], ...] = ()
     accepted: tuple[bool, ...] | None = None
-    blocked_us: tuple[int, ...] | None = None
+    blocked_us: tuple[Natural, ...] | None = None
 
     def __post_init__(self) -> None:
         """What was offered can be read again, and each answer speaks of one batch."""
@@ -177,7 +176,7 @@ class CacheCall(Call, frozen=True, kw_only=True):
     lora: Decimal | None = None
     salt: str | None = None
     mm: tuple[Mapping[str, Any], ...] | None = None
-    cached_tokens: int | None = None
+    cached_tokens: Natural | None = None
 
     def __post_init__(self) -> None:
         """Tokens are what can stand in an event."""
@@ -190,7 +189,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an engine holds in one medium and group: hashes in decimal, of any sign."""
 
     medium: str | None = None
-    group: int = 0
+    group: Index = 0
     hashes: tuple[Decimal, ...] = ()
 
 
@@ -235,10 +234,10 @@ class StatsCall(Call, frozen=True, kw_only=True):
     """The publisher's counters: batches offered, sent and dropped since ``start``; its resident memory in bytes."""
 
     EVENT: ClassVar[str] = "stats"
-    offered: int | None = None
-    sent: int | None = None
-    dropped: int | None = None
-    rss: int | None = None
+    offered: Natural | None = None
+    sent: Natural | None = None
+    dropped: Natural | None = None
+    rss: Natural | None = None
 
 
 class RestartCall(Call, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.trace import calls, marks  # noqa: F401 - kinds are known once they are defined
 from kvwire.trace.detail import Detail, SocketEvent, UnknownDetail
 
@@ -23,18 +24,26 @@ KINDS = tuple(_known(Detail))
 _decoders = {(kind.SOURCE, kind.EVENT): msgspec.json.Decoder(kind) for kind in KINDS}
 _raw = msgspec.json.Decoder(dict[str, object])
 _encode = msgspec.json.Encoder(order="sorted").encode
+_OPEN = frozenset(kind.EVENT for kind in (calls.HelloCall, calls.StartCall, calls.CacheCall))
+"""Those that hold objects of whatever form; what was offered is tried as batches."""
 
 
 def read(source: str, event: str, fields: bytes) -> Detail:
     """The detail of a record, from the JSON object that stands in its file. Fields that a kind does not know are left.
 
     Raises:
-        msgspec.ValidationError: when a field of a known kind is missing or of a wrong type; the message names it.
+        msgspec.MsgspecError: when a field of a known kind is missing or of a wrong type, which the message names; or
+            when one is nested more deeply than anything that is written.
     """
     if source == SocketEvent.SOURCE:
-        return msgspec.convert(_raw.decode(fields) | {"event": event}, SocketEvent)
+        return msgspec.convert(reading.json(_raw.decode, fields) | {"event": event}, SocketEvent)
     decoder = _decoders.get((source, event))
-    return UnknownDetail(event=event, raw=_raw.decode(fields)) if decoder is None else decoder.decode(fields)
+    if decoder is not None and event not in _OPEN:
+        return reading.json(decoder.decode, fields)
+    raw = reading.json(_raw.decode, fields)
+    if reading.is_deep(raw):
+        raise msgspec.ValidationError(reading.TOO_DEEP)
+    return UnknownDetail(event=event, raw=raw) if decoder is None else decoder.decode(fields)
 
 
 def written(detail: Detail) -> bytes:

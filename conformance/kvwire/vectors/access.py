@@ -6,7 +6,7 @@ import functools
 
 import msgspec
 
-from kvwire.standard import resources
+from kvwire.standard import reading, resources
 from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import manifest
 from kvwire.vectors.model import FILE_TYPES, AnyFile, Manifest
@@ -16,6 +16,9 @@ SUFFIX = ".json"
 
 class _Head(msgspec.Struct):
     schema: str
+
+
+_head = msgspec.json.Decoder(_Head)
 
 
 @functools.cache
@@ -36,10 +39,10 @@ def decode(data: bytes) -> AnyFile:
         msgspec.MsgspecError: when it is none.
         UnknownNameError: when its schema is not known.
     """
-    schema = msgspec.json.decode(data, type=_Head).schema
+    schema = reading.json(_head.decode, data).schema
     if schema not in FILE_TYPES:
         raise UnknownNameError(f"no schema {schema!r}; there are {', '.join(FILE_TYPES)}")
-    file: AnyFile = msgspec.json.decode(data, type=FILE_TYPES[schema])
+    file: AnyFile = reading.json(msgspec.json.Decoder(FILE_TYPES[schema]).decode, data)
     return file
 
 

@@ -16,6 +16,7 @@ from typing import IO, Literal
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.vectors.asking import Graded, Question, grade
 
 LINE_BYTES = 8 * 1024 * 1024
@@ -152,8 +153,8 @@ class _Matcher:
         if len(self.troubles) >= TROUBLES:
             raise _Flood(f"{TROUBLES} lines that were no answers, and no end of them: it was given up")
         try:
-            answer = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+            answer = reading.json(msgspec.json.decode, line)
+        except msgspec.MsgspecError:
             answer = None
         name = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(answer, dict) or not isinstance(name, str):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.vectors.model import EDITION, MANIFEST_SCHEMA, TRACE_SCHEMA, Listed, Manifest
 from kvwire.vectors.sessions import SUFFIX
 
 NAME = "MANIFEST.json"
 EDITION_FILE = "EDITION"
+_INSIDE = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""A path that stays below its folder."""
+_manifest = msgspec.json.Decoder(Manifest)
 
 
 class _Named(msgspec.Struct):
@@ -71,11 +76,22 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest = reading.json(_manifest.decode, path.read_bytes())
     except FileNotFoundError:
         raise DamageError(f"{path}: there is no manifest here; name a folder of kvwire vectors") from None
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise DamageError(f"{path}: not a whole manifest ({error}); copy the vectors again") from None
+    if manifest.schema != MANIFEST_SCHEMA or manifest.spec_edition != EDITION:
+        raise DamageError(
+            f"{path}: schema {reading.shown(manifest.schema)}, edition {reading.shown(manifest.spec_edition)}; this "
+            f"harness knows {MANIFEST_SCHEMA} of edition {EDITION}"
+        )
+    for entry in manifest.files:
+        if not _INSIDE.fullmatch(entry.path):
+            raise DamageError(f"{path}: {reading.shown(entry.path)} is no path inside this folder")
+    return manifest
 
 
 def damage(folder: Path) -> list[str]:

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from kvwire.wire.events import (
+    ARRAY_SLOTS,
     DEVICE,
     DIGEST,
     GROUPS,
@@ -20,34 +21,12 @@ from kvwire.wire.events import (
     TWO_63,
     TWO_64,
     Event,
-    EventKind,
     Flaw,
     Form,
     Reading,
 )
 from kvwire.wire.msgpack import LIMITS, Kind, LimitError, Limits, Node, WireError, walked
 from kvwire.wire.plain import read_quickly
-
-ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
-    "stored": (
-        "block_hashes",
-        "parent_block_hash",
-        "token_ids",
-        "block_size",
-        "lora_id",
-        "medium",
-        "lora_name",
-        "extra_keys",
-        "group_idx",
-        "kv_cache_spec_kind",
-        "kv_cache_spec_sliding_window",
-    ),
-    "removed": ("block_hashes", "medium", "group_idx"),
-    "cleared": ("medium",),
-    "unknown": (),
-}
-"""The slots after the tag of vLLM's array events; SGLang's are the same up to ``medium``, then a map."""
-
 
 TYPED: dict[str, Kind] = {
     "lora_id": Kind.INT,

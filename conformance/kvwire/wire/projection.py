@@ -13,6 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvwire.standard.reading import TOO_DEEP, is_deep
 from kvwire.wire.msgpack import Kind, Node
 
 DECIMAL_FIELDS = frozenset({"parent_block_hash", "lora_id"})
@@ -130,6 +131,8 @@ def check_batch(projected: Mapping[str, Any]) -> None:
     Raises:
         ValueError: when it is not; the message says what.
     """
+    if is_deep(projected):
+        raise ValueError(f"no batch: {TOO_DEEP}")
     try:
         struct.pack(">d", read_float(projected["ts"]))
         for event in projected["events"]:
@@ -183,7 +186,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def batch_projection(ts: float, events: Sequence[Mapping[str, Any]], rank: int) -> dict[str, Any]:
+def batch_projection(ts: float, events: Sequence[Mapping[str, Any]], rank: int | None) -> dict[str, Any]:
     """The projection of a batch from plain values: what the harness offers through an adapter."""
     projected: list[dict[str, Any]] = []
     for event in events:

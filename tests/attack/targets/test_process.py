@@ -22,7 +22,7 @@ from kvwire.wire.projection import batch_projection
 pytestmark = pytest.mark.network
 
 Adapt = Callable[..., AdapterProcess]
-EMPTY = batch_projection(0.0, [], None)
+EMPTY = batch_projection(0.0, [], 0)
 
 LOOP = """
 import json, os, sys, time, signal

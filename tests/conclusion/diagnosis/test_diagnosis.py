@@ -14,10 +14,10 @@ from tests.conclusion.test_notices import trace
 from tests.kit.stories import Story, cleared, removed, stored
 
 from kvwire.conclusion.diagnosis import expectation, recognition
-from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose
 from kvwire.conclusion.diagnosis.draft import draft
 from kvwire.conclusion.diagnosis.expectation import Expectation, ExpectationError
 from kvwire.conclusion.diagnosis.recognition import seeded
+from kvwire.conclusion.doctor import Diagnosis, diagnose
 from kvwire.hashes.functions import NO_SCOPE, TRUE, Block, Function
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.report.doctor import render
@@ -189,7 +189,7 @@ def test_streams_that_share_no_prompt_are_no_judgement() -> None:
         ({"form": "array-v"}, "form", "decodes array-v events, the stream holds map"),
         ({"kinds": ["full_attention"]}, "kinds", "group 0 is mla_attention, which the consumer does not admit"),
         ({"adapters": "name"}, "adapters", "tells adapters by name, 1 of 1 have none"),
-        ({"ranks": 8}, "ranks", "the consumer knows 8 ranks, 1 ranks (0) publish: a rank that is not there"),
+        ({"ranks": 8}, "ranks", "the consumer knows 8 ranks, 1 rank (0) publish: a rank that is not there"),
     ],
 )
 def test_what_a_consumer_assumes_wrongly_is_said_with_its_consequence(
@@ -257,7 +257,7 @@ def odd(change: str) -> Story:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("twice", "3 blocks were stored that were resident already"),
+        ("twice", "blocks are stored that are resident already, 3 times"),
         ("orphans", "the parents of 8 stores were never heard"),
         ("sizes", "groups have blocks of different sizes (group 0: 4, group 1: 64)"),
         ("topic", "the topic is 'kv', not 'x': a subscriber of that hears nothing"),

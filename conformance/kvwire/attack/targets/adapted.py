@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kvwire.attack.probes.kit.session import Instance
-from kvwire.attack.targets.endpoints import reachable
+from kvwire.attack.targets.endpoints import check, reachable
 from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.targets.served import ServedTarget
 from kvwire.attack.targets.target import Opened, Options, TargetError
@@ -60,8 +60,8 @@ class AdapterTarget:
             bound = self._bound(process)
             stream = Stream(
                 name=name,
-                endpoint=reachable(bound.endpoint) if bound.mode == "connect" else bound.endpoint,
-                replay=None if bound.replay is None else reachable(bound.replay),
+                endpoint=_usable(bound.endpoint, binds=bound.mode == "bind"),
+                replay=None if bound.replay is None else _usable(bound.replay),
                 topic=bound.topic,
                 rank=bound.rank,
                 mode=bound.mode,
@@ -113,6 +113,20 @@ class AdapterTarget:
         return statement.started(
             ring=start.ring, queue=start.queue, block_size=start.block_size, groups=declared(start.groups)
         )
+
+
+def _usable(endpoint: str, *, binds: bool = False) -> str:
+    """Where a client reaches what an adapter says that it is bound to; or where the harness ``binds``.
+
+    Raises:
+        AdapterError: when no client can.
+    """
+    place = endpoint if binds else reachable(endpoint)
+    try:
+        check(place, "its answer to `start`", binds=binds)
+    except TargetError as error:
+        raise AdapterError(str(error)) from None
+    return place
 
 
 def command(text: str) -> AdapterTarget:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from kvwire.attack.targets.target import TargetError
 from kvwire.wire.endpoint_rules import IPC_BYTES, PORT_MAX, WILDCARDS, connectable
 
@@ -12,6 +14,8 @@ def check(endpoint: str, where: str, *, binds: bool = False) -> None:
     Raises:
         TargetError: the message names the endpoint and begins with ``where``.
     """
+    if odd := next((character for character in endpoint if not character.isprintable()), None):
+        raise TargetError(f"{where}: endpoint {endpoint!r} holds {odd!r}, which no endpoint has")
     scheme, separator, rest = endpoint.partition("://")
     if not separator or scheme not in ("tcp", "ipc"):
         raise TargetError(
@@ -21,7 +25,7 @@ def check(endpoint: str, where: str, *, binds: bool = False) -> None:
     if scheme == "ipc":
         if not rest:
             raise TargetError(f"{where}: endpoint {endpoint!r} has no path; write ipc:///path/of/the/socket")
-        if len(rest.encode()) > IPC_BYTES:
+        if len(os.fsencode(rest)) > IPC_BYTES:
             raise TargetError(f"{where}: endpoint {endpoint!r}: the path has more than {IPC_BYTES} bytes")
         return
     host, port = _split(rest)

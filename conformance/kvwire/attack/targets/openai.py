@@ -25,6 +25,7 @@ from kvwire.attack.targets.block_sizes import block_size
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.targets.target import Opened, Target, TargetError
 from kvwire.attack.witness import Recorder
+from kvwire.standard import reading
 from kvwire.standard.protocol import (
     Accepted,
     AdapterError,
@@ -32,6 +33,7 @@ from kvwire.standard.protocol import (
     Burst,
     Cached,
     Hello,
+    Natural,
     Refused,
     Resident,
     Start,
@@ -62,7 +64,7 @@ ABSENT = (404, 405, 501)
 
 
 class _Details(msgspec.Struct, frozen=True):
-    cached_tokens: int | None = None
+    cached_tokens: Natural | None = None
 
 
 class _Usage(msgspec.Struct, frozen=True):
@@ -145,7 +147,7 @@ class Server:
         """What it serves; the first is the engine's own."""
         url = f"{self.url}/models"
         try:
-            found = msgspec.json.decode(self.ask("GET", url), type=_Models).data
+            found = reading.json(msgspec.json.Decoder(_Models).decode, self.ask("GET", url)).data
         except _Status as error:
             raise AdapterError(
                 f"{error}; is it the base of an OpenAI-compatible API, as http://HOST:PORT/v1?"
@@ -171,13 +173,14 @@ class Server:
         """Whether it says that a completion may have a ``cache_salt``."""
         try:
             content = self.ask("GET", f"{self.root}/openapi.json")
-            schemas = msgspec.json.decode(content, type=_Description).components.schemas
+            schemas = reading.json(msgspec.json.Decoder(_Description).decode, content).components.schemas
         except (_Status, msgspec.MsgspecError):
             return False
         return any(
             name.endswith("CompletionRequest")
             and not name.endswith("ChatCompletionRequest")
-            and "cache_salt" in schema.get("properties", {})
+            and isinstance(properties := schema.get("properties"), dict)
+            and "cache_salt" in properties
             for name, schema in schemas.items()
         )
 
@@ -242,7 +245,7 @@ class ApiDriver:
                 raise Refused(f"{self._server.root}/openapi.json knows no cache_salt of a completion")
             body["cache_salt"] = call.salt
         try:
-            done = msgspec.json.decode(self._server.ask("POST", url, body), type=_Completion)
+            done = reading.json(msgspec.json.Decoder(_Completion).decode, self._server.ask("POST", url, body))
         except _Status as error:
             if error.status in REFUSALS:
                 raise Refused(str(error)) from None
@@ -272,7 +275,7 @@ class ApiDriver:
                 return str(error)
             raise AdapterError(str(error)) from None
         try:
-            made = msgspec.json.decode(content, type=_Reset).success
+            made = reading.json(msgspec.json.Decoder(_Reset).decode, content).success
         except msgspec.MsgspecError:  # SGLang says it in words, and by its status
             made = True
         return "" if made else f"{url} answered {content[:SHOWN].decode(errors='replace')}"

@@ -25,6 +25,8 @@ def parse(text: str) -> Target:
         TargetError: when it names none; the message says which part is wrong, and the way out.
     """
     kind, colon, rest = text.partition(":")
+    if kind != "trace" and any("\ud800" <= character <= "\udfff" for character in text):
+        raise TargetError(f"{text!r} is not UTF-8")
     match kind if colon else "":
         case "reference" | "mutant" | "honest":
             return adapted.peer(text)

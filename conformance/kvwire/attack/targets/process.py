@@ -17,6 +17,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
+from kvwire.attack.targets.answers import SHOWN, answer_in, is_of, said, shaped, short, unreadable
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import (
     MINOR,
@@ -83,8 +84,6 @@ NOISE_LINES = 5
 NOISE_BYTES = 16 * 1024 * 1024
 """How much is read that is no answer, before the adapter is given up."""
 CHUNK = 65536
-SHOWN = 200
-"""How many characters of a line are shown."""
 LAST_BYTES = 8192
 WAIT_S = 0.01
 LAST_LINES = 20
@@ -260,7 +259,7 @@ class AdapterProcess:
             raise self._break(f"it speaks {hello.protocol!r}, this harness speaks '{PROTOCOL}.{MINOR}'")
         for field, names, known in (("can", hello.can, VERBS), ("sets", hello.sets, SETS)):
             if minor <= MINOR and (unknown := sorted(set(names) - set(known))):
-                listed = ", ".join(map(_short, unknown))
+                listed = ", ".join(map(short, unknown))
                 raise self._break(f"its `{field}` names {listed}, which nobody knows; there are {', '.join(known)}")
         hello = msgspec.structs.replace(
             hello, can=[verb for verb in hello.can if verb in VERBS], sets=[name for name in hello.sets if name in SETS]
@@ -280,7 +279,7 @@ class AdapterProcess:
         except Failed as error:
             seen = str(error)
         else:
-            seen = _short(answer)
+            seen = short(answer)
         raise self._break(f"to the unknown verb {verb!r} it answered {seen} instead of `unsupported`")
 
     def start(self, options: Start) -> Bound:
@@ -371,7 +370,7 @@ class AdapterProcess:
         try:
             with self._recorder.calling(call, self.stream) as told:
                 answer = self._request(verb, call.arguments, self._answer_s[verb] if self._last_id else self._first_s)
-                result = self._shaped(verb, answer, shape)
+                result = shaped(verb, answer, shape)
                 if isinstance(result, Stats):
                     self._hold(result)
                 if isinstance(result, Bound):
@@ -388,28 +387,13 @@ class AdapterProcess:
             raise
         return result
 
-    def _shaped(self, verb: str, answer: dict[str, Any], shape: type[_Shape]) -> _Shape:
-        try:
-            return msgspec.convert(answer, shape)
-        except msgspec.ValidationError as error:
-            raise AdapterError(f"its answer to `{verb}` is not as the protocol says: {error}") from None
-
     def _request(self, verb: str, arguments: Mapping[str, Any], bound_s: float) -> dict[str, Any]:
         if self.broken is not None:
             raise AdapterError(f"`{verb}` was not asked: {self.broken}")
         deadline = time.monotonic() + bound_s
         self._last_id += 1
         self._send(verb, _encode({"id": self._last_id, "verb": verb, **arguments}) + b"\n", deadline)
-        answer = self._await(verb, deadline, bound_s)
-        if isinstance(answer.get("ok"), dict):
-            return dict(answer["ok"])
-        if "unsupported" in answer:
-            raise Unsupported(verb)
-        if "refused" in answer:
-            raise Refused(str(answer["refused"]))
-        if "error" in answer:
-            raise Failed(f"`{verb}` failed in the adapter: {answer['error']}")
-        raise AdapterError(f"its answer to `{verb}` has none of ok, unsupported, refused, error: {_short(answer)}")
+        return said(verb, self._await(verb, deadline, bound_s))
 
     def _send(self, verb: str, line: bytes, deadline: float) -> None:
         rest = memoryview(line)
@@ -435,23 +419,24 @@ class AdapterProcess:
                 raise self._break(f"{line}{self._context()}")
             self._unread -= len(line) + QUEUED_BYTES
             answer = self._read(line)
+            if answer is None and (why := unreadable(line, self._last_id)):
+                raise self._break(f"its answer to `{verb}` cannot be read: {why}: {short(line[:SHOWN])}")
             if self._noise_bytes > NOISE_BYTES:
                 raise self._break(f"{self._too_noisy()}{self._context()}")
-            if answer is None or answer["id"] in self._given_up:
+            if answer is None:
                 continue
-            if answer["id"] != self._last_id:
-                raise self._break(f"it answered request {answer['id']!r} when {self._last_id} (`{verb}`) was asked")
+            if any(is_of(answer, number) for number in self._given_up):
+                continue
+            if not is_of(answer, self._last_id):
+                other = short(answer["id"])
+                raise self._break(f"it answered request {other} when {self._last_id} (`{verb}`) was asked")
             return answer
 
     def _read(self, line: bytes) -> dict[str, Any] | None:
         """The answer in a line; None when it is noise, of which the first few lines are kept."""
-        try:
-            answer = msgspec.json.decode(line)
-        except msgspec.DecodeError:
-            answer = None
-        if isinstance(answer, dict) and "id" in answer:
+        if (answer := answer_in(line)) is not None:
             return answer
-        if answer is not None:  # other noise was counted when it came
+        if line.lstrip().startswith(b"{"):  # other noise was counted when it came
             self._noise_bytes += len(line)
             self._noise_lines += 1
         if len(self.noise) < NOISE_LINES:
@@ -530,8 +515,3 @@ class AdapterProcess:
 
 def _how(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

@@ -15,6 +15,9 @@ from kvwire.conclusion.diagnosis.recognition import Recognised
 from kvwire.conclusion.diagnosis.stream_profile import Prefix, Profiler, StreamProfile
 from kvwire.hashes.mistakes import BY_NAME, difference
 
+INPUTS = ("lora_id", "lora_name", "salt", "extra", "mm", "block_size")
+"""What a store tells of what enters its hashes besides tokens."""
+
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):
     """The shortest prefix to which two streams give different hashes: how many tokens, the first of them, both
@@ -27,7 +30,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     why: list[str]
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+class Agreement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="agreement"):
     """Two streams side by side: how many prefixes each announced, how many both did, and of these how many alike."""
 
     streams: tuple[str, str]
@@ -65,7 +68,10 @@ def _pair(one: Profiler, other: Profiler, mine: StreamProfile, theirs: StreamPro
     parting = None
     if parted:
         at = min(parted, key=lambda text: text.length)
-        a, b = (next(iter(profiler.prefixes[at].values())) for profiler in (one, other))
+        a, b = min(
+            itertools.product(one.prefixes[at].values(), other.prefixes[at].values()),
+            key=lambda pair: sum(getattr(pair[0], field) != getattr(pair[1], field) for field in INPUTS),
+        )
         parting = Parting(
             tokens=a.tokens, first=list(a.first), hashes=(a.hash, b.hash), why=list(_why(a, b, mine, theirs))
         )
@@ -83,6 +89,10 @@ def _why(a: Prefix, b: Prefix, mine: StreamProfile, theirs: StreamProfile) -> It
     f, g = mine.function, theirs.function
     if (a.lora_id, a.lora_name) != (b.lora_id, b.lora_name):
         yield f"another adapter: {one} has {_adapter(a)}, {other} {_adapter(b)}"
+    if a.salt != b.salt:
+        yield f"another salt: {one} has {a.salt or 'none'}, {other} {b.salt or 'none'}"
+    if a.mm != b.mm:
+        yield f"other multimodal keys: {one} has {a.mm or 'none'}, {other} {b.mm or 'none'}"
     if a.extra != b.extra and "absent" not in (a.extra, b.extra):
         yield f"other extra keys: {one} has {a.extra}, {other} {b.extra}"
     if a.block_size != b.block_size:

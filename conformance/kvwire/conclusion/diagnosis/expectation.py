@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 from kvwire.conclusion.diagnosis.stream_profile import StreamProfile
 from kvwire.hashes.functions import LABELS, named
-from kvwire.standard import small_files
+from kvwire.standard import reading
+from kvwire.standard.statement import Count
 from kvwire.wire.events import DENSE_KINDS, WINDOW_KINDS
 
 
@@ -27,9 +27,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     the groups that it admits, ``media`` those that it counts, ``form`` of the events that it decodes.
     """
 
-    block_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    block_size: Count | None = None
     topic: str | None = None
-    ranks: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    ranks: Count | None = None
     algorithm: str | None = None
     kinds: tuple[str, ...] | None = None
     media: tuple[str, ...] | None = None
@@ -53,14 +53,14 @@ def read(path: Path) -> Expectation:
         ExpectationError: when it cannot be read, names an unknown field, or holds an impossible value.
     """
     try:
-        made = msgspec.convert(tomllib.loads(small_files.text(path)), Expectation)
-    except OSError as error:
-        raise ExpectationError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ExpectationError(f"{path}: not TOML: {error}") from None
+        raw, text = reading.toml(path)
+    except reading.TomlError as error:
+        raise ExpectationError(str(error)) from None
+    try:
+        made = msgspec.convert(raw, Expectation)
     except msgspec.ValidationError as error:
         fields = ", ".join(Expectation.__struct_fields__)
-        raise ExpectationError(f"{path}: {error}; the fields are {fields}") from None
+        raise ExpectationError(f"{path}{reading.complaint(error, raw, text)}; the fields are {fields}") from None
     if made.algorithm is not None and made.algorithm not in LABELS:
         raise ExpectationError(f"{path}: algorithm {made.algorithm!r} is unknown; one of {', '.join(sorted(LABELS))}")
     return made

@@ -21,6 +21,8 @@ from kvwire.wire.events import TWO_64, Event
 
 ENOUGH = 64
 """After so many blocks a function that gives none of them is given up, once another gives some."""
+HURRIED = 8
+"""After so many where time is short."""
 SEARCH = 1_000_000
 """How many tokens are hashed at most in the search; then only what gave something goes on."""
 GUESSED = 32
@@ -30,6 +32,8 @@ SEEDS = ("42", *(str(n) for n in range(100) if n != 42), "123", "1234", "12345",
 PARTS = (16, 1, 8, 32, 64, 128, 256, 4, 2, 512)
 """Sizes of smaller blocks that are tried, in tokens, the likeliest first."""
 _SEEDED: dict[str, Callable[[Any], bytes]] = {"x-vllm-sha256-cbor": canonical, "x-vllm-sha256": pickled}
+SEEDABLE = tuple(function for function in TRUE if function.label in _SEEDED)
+"""The functions that a PYTHONHASHSEED enters."""
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,11 +81,13 @@ def seeded(function: Function, seed: str) -> Function:
 class Recognition:
     """The functions of one stream. Memory: states of the most recently used hashes, for each candidate."""
 
-    def __init__(self, seeds: Iterable[str] = ()) -> None:
+    def __init__(self, seeds: Iterable[str] = (), *, hurried: bool = False) -> None:
+        self._enough, self._guesses = (HURRIED, 2) if hurried else (ENOUGH, GUESSED)
         self._seeds = tuple(dict.fromkeys((*seeds, *SEEDS)))
         self._candidates = [_Candidate(function) for function in (*TRUE, *MISTAKES)]
         self._left = SEARCH
         self._guessed = 0
+        self._narrowed = False
         self.blocks = 0
         """Blocks with tokens that were looked at."""
 
@@ -108,9 +114,10 @@ class Recognition:
             self.blocks += 1
             found = [self._try(candidate, block, value, scopes) for candidate in self._candidates]
             if parent is None and not any(found):
+                self._widen(block, value, scopes)
                 self._guess(block, value, scopes)
             parent = value
-        if self.blocks >= ENOUGH or self._left <= 0:
+        if self.blocks >= self._enough or self._left <= 0:
             self._narrow()
 
     def _try(self, candidate: _Candidate, block: Block, value: int, scopes: Sequence[Scope]) -> bool:
@@ -133,7 +140,7 @@ class Recognition:
 
     def _guess(self, block: Block, value: int, scopes: Sequence[Scope]) -> None:
         """Look for a seed, or a size of smaller blocks, that gives the hash of a first block."""
-        if self._guessed >= GUESSED:
+        if self._guessed >= self._guesses:
             return
         self._guessed += 1
         known = {(candidate.function.name, candidate.seed) for candidate in self._candidates}
@@ -144,9 +151,7 @@ class Recognition:
                 if self._try(candidate, block, value, scopes):
                     self._candidates.append(candidate)
                     return
-        for function in TRUE:
-            if function.label not in _SEEDED:
-                continue
+        for function in SEEDABLE:
             for seed in self._seeds:
                 if (function.name, seed) in known:
                     continue
@@ -155,7 +160,18 @@ class Recognition:
                     self._candidates.append(candidate)
                     return
 
+    def _widen(self, block: Block, value: int, scopes: Sequence[Scope]) -> None:
+        """Look for another function where those that gave hashes do not give a first block: it may have changed."""
+        if not self._narrowed or self._left <= 0:
+            return
+        known = {candidate.function.name for candidate in self._candidates}
+        more = [_Candidate(function) for function in TRUE if function.name not in known]
+        for candidate in more:
+            candidate.tried = self.blocks - 1
+        self._candidates += [candidate for candidate in more if self._try(candidate, block, value, scopes)]
+
     def _narrow(self) -> None:
+        self._narrowed = True
         if any(candidate.blocks for candidate in self._candidates):
             self._candidates = [candidate for candidate in self._candidates if candidate.blocks]
         elif self._left <= 0:

@@ -10,8 +10,11 @@ import msgspec
 from kvwire.cache.chains import NOTHING, Text, Window, longer
 from kvwire.conclusion.diagnosis.recognition import Recognised, Recognition
 from kvwire.conclusion.diagnosis.residents import Residents, location_of
+from kvwire.hashes.functions import Scope
 from kvwire.hashes.keys import extra_keys
 from kvwire.trace.detail import SocketEvent
+from kvwire.trace.handshakes import refusal
+from kvwire.trace.marks import Witnesses
 from kvwire.trace.records import Record, StreamInfo, Trace
 from kvwire.wire.dialect import read
 from kvwire.wire.events import TWO_63, Event
@@ -21,6 +24,8 @@ KEPT = 65_536
 """How many prefixes and hashes are remembered, the oldest forgotten first."""
 SHOWN = 8
 """Values of one sort that are kept by name; the rest is counted."""
+LENGTH = 120
+"""Characters of a name of a stranger's that are kept."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,7 +48,10 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Prefix(msgspec.Struct, frozen=True, kw_only=True):
-    """A prefix of tokens that was announced: the hash of its last block, how the store tells its scope, its tokens."""
+    """A prefix of tokens that was announced: the hash of its last block, how the store tells its scope, its tokens.
+
+    ``salt`` is the scope tag, or the id of a salt in clear; ``mm`` the multimodal keys of its last block.
+    """
 
     hash: int
     tokens: int
@@ -52,15 +60,22 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
     lora_name: str | None
     extra: str
     first: tuple[int, ...]
+    salt: str = ""
+    mm: str = ""
 
 
-class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The profile of one stream, as far as it was heard. Counts are of distinct batches and of events."""
+class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="profile"):
+    """The profile of one stream, as far as it was heard. Counts are of distinct batches and of events.
+
+    ``part``: there was more, and this is how it began. ``other_adapters`` are stores whose extra keys hold text, and
+    not the name of their adapter; ``items_alone`` those with multimodal keys and no digest token.
+    """
 
     name: str
     endpoint: str
     replay: str | None = None
     connected: bool = False
+    refused: str = ""
     seconds: float = 0.0
     messages: int = 0
     batches: int = 0
@@ -97,6 +112,9 @@ class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     replay_oldest: int | None = None
     replay_form: str | None = None
     end_markers: int = 0
+    part: bool = False
+    other_adapters: int = 0
+    items_alone: int = 0
 
     @property
     def function(self) -> Recognised | None:
@@ -110,11 +128,18 @@ class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Profiler:
-    """Makes the profile of one stream, record by record."""
+    """Makes the profile of one stream, record by record.
 
-    def __init__(self, info: StreamInfo, seeds: Iterable[str] = ()) -> None:
+    ``hurried``: functions are looked for in fewer blocks. ``prefixes``: they are kept, for another stream to be held
+    against them.
+    """
+
+    def __init__(
+        self, info: StreamInfo, seeds: Iterable[str] = (), *, hurried: bool = False, prefixes: bool = True
+    ) -> None:
         self._info = info
-        self._recognition = Recognition(seeds)
+        self._keeps = prefixes
+        self._recognition = Recognition(seeds, hurried=hurried)
         self._made = StreamProfile(name=info.name, endpoint=info.endpoint, replay=info.replay, topic_given=info.topic)
         self._counts: dict[str, Counter[str]] = {}
         self._groups: dict[int, _Group] = {}
@@ -133,6 +158,8 @@ class Profiler:
         self.prefixes: OrderedDict[Text, dict[int, Prefix]] = OrderedDict()
         """Announced prefixes, however they are cut into blocks, and the hashes that name them."""
         self._n = Counter[str]()
+        self._curve = False
+        self._refused = ""
 
     def rename(self, name: str) -> None:
         """Call the stream otherwise, beside one of the same name."""
@@ -142,8 +169,11 @@ class Profiler:
         """Look at one record of the stream."""
         self._first_ns = record.t_ns if self._first_ns is None else self._first_ns
         self._end_ns = record.t_ns
-        if isinstance(record.detail, SocketEvent) and record.detail.event == "HANDSHAKE_SUCCEEDED":
-            self._n["connected"] += record.detail.of.startswith("live-")
+        if isinstance(record.detail, Witnesses):
+            self._curve = bool(record.detail.curve)
+        if isinstance(record.detail, SocketEvent) and record.detail.of.startswith("live-"):
+            self._n["connected"] += record.detail.event == "HANDSHAKE_SUCCEEDED"
+            self._refused = refusal(record.detail.event, curve=self._curve) or self._refused
         if record.frames is None:
             return
         if record.is_replay:
@@ -160,7 +190,7 @@ class Profiler:
         number, payload = split
         topic = frames[0].decode(errors="replace")
         if len(self._topics) < SHOWN:
-            self._topics[topic] = None
+            self._topics[_short(topic)] = None
         before = self._last.get(record.source)
         self._last[record.source] = number
         if before is not None and number <= before:
@@ -190,7 +220,7 @@ class Profiler:
         self._recognition.begin()
 
     def _count(self, what: str, value: str) -> None:
-        counts = self._counts.setdefault(what, Counter())
+        counts, value = self._counts.setdefault(what, Counter()), _short(value)
         counts[value if value in counts or len(counts) < SHOWN else "others"] += 1
 
     def _batch(self, payload: bytes) -> None:
@@ -218,7 +248,7 @@ class Profiler:
         group = self._group(event)
         group.stored += len(event.hashes)
         if event.spec_kind is not None:
-            group.kinds[event.spec_kind] = None
+            group.kinds[_short(event.spec_kind)] = None
         if event.window is not None:
             group.windows[event.window] = None
         if event.block_size is not None:
@@ -226,7 +256,7 @@ class Profiler:
             group.sizes[event.block_size] = None
         self._count("media", str(event.medium))
         if event.lora_id is not None or event.lora_name is not None:
-            self._adapters[event.lora_id, event.lora_name] += 1
+            self._adapters[event.lora_id, None if event.lora_name is None else _short(event.lora_name)] += 1
         if event.hash_algo is not None:
             self._count("labels", event.hash_algo)
         if event.scope is not None or event.cache_salt is not None:
@@ -235,11 +265,16 @@ class Profiler:
         self._n["signed"] += sum(value >= TWO_63 for value in event.hashes) - event.unsigned_hashes
         self._n["blocks"] += len(event.hashes)
         if "extra_keys" in event.keys:
-            for shape in _shapes(extra_keys(payload, event)):
+            extras = extra_keys(payload, event)
+            for shape in _shapes(extras):
                 self._count("extra_keys", shape)
+            texts = [{key for key in keys or () if isinstance(key, str)} for keys in extras or ()]
+            strange = event.lora_name is not None and any(keys and event.lora_name not in keys for keys in texts)
+            self._n["other_adapters"] += strange
         if event.mm_keys:
             for keys in event.mm_keys:
                 self._count("mm_keys", f"{len(keys)} items" if len(keys) != 1 else "1 item")
+            self._n["items_alone"] += any(event.mm_keys) and bytes not in map(type, event.tokens)
         there = self._residents.held.get(location_of(event), {})
         self._n["twice"] += sum(value in there for value in event.hashes)
         if event.tokenless:
@@ -254,7 +289,8 @@ class Profiler:
             self._known.popitem(last=False)
         if event.whole and not event.tokenless:
             self._recognition.stored(payload, event)
-            self._prefixes(payload, event)
+            if self._keeps:
+                self._prefixes(payload, event)
 
     def _prefixes(self, payload: bytes, event: Event) -> None:
         above = NOTHING if event.parent is None else self._chains.get(event.parent)
@@ -277,6 +313,8 @@ class Profiler:
                     lora_name=event.lora_name,
                     extra="absent" if extras is None else repr(extras[index]),
                     first=shown,
+                    salt=_salt(event),
+                    mm=_mm(event, index),
                 )
             if len(self.prefixes) > KEPT:
                 self.prefixes.popitem(last=False)
@@ -294,13 +332,14 @@ class Profiler:
         if (number := number_of(sequence)) is not None and len(self._replayed) < KEPT:
             self._replayed.add(number)
 
-    def made(self) -> StreamProfile:
-        """The profile of what was taken so far."""
+    def made(self, *, part: bool = False) -> StreamProfile:
+        """The profile of what was taken so far; ``part``: and there is more."""
         n, counts = self._n, self._counts
         begin = self._first_ns
         return msgspec.structs.replace(
             self._made,
             connected=bool(n["connected"]) or n["messages"] > 0,
+            refused=self._refused,
             seconds=0.0 if begin is None else (self._end_ns - begin) / 1e9,
             messages=n["messages"],
             batches=n["batches"],
@@ -311,7 +350,7 @@ class Profiler:
             restarts=n["restarts"],
             longest_silence_s=n["silence"] / 1e9,
             ranks=list(self._ranks),
-            groups=[group.made(idx) for idx, group in sorted(self._groups.items())],
+            groups=[group.made(idx) for idx, group in sorted(self._groups.items())[:SHOWN]],
             adapters=[Adapter(id=i, name=name, stores=count) for (i, name), count in self._adapters.most_common(SHOWN)],
             signed=n["signed"] > 0,
             unsigned=n["unsigned"] > 0,
@@ -326,6 +365,9 @@ class Profiler:
             replayed=len(self._replayed),
             replay_oldest=min(self._replayed, default=None),
             end_markers=n["ends"],
+            part=part,
+            other_adapters=n["other_adapters"],
+            items_alone=n["items_alone"],
             **{
                 name: dict(counts.get(name, Counter()).most_common())
                 for name in ("forms", "events", "block_sizes", "media", "extra_keys", "mm_keys", "labels", "scopes")
@@ -344,12 +386,28 @@ class _Group:
     def made(self, idx: int) -> Group:
         return Group(
             idx=idx,
-            kinds=list(self.kinds),
-            windows=list(self.windows),
-            block_sizes=list(self.sizes),
+            kinds=list(self.kinds)[:SHOWN],
+            windows=list(self.windows)[:SHOWN],
+            block_sizes=list(self.sizes)[:SHOWN],
             stored=self.stored,
             removed=self.removed,
         )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LENGTH else f"{text[:LENGTH]}…"
+
+
+def _salt(event: Event) -> str:
+    if event.scope is not None:
+        return f"scope {event.scope}"
+    return "" if event.cache_salt is None else f"salt id {Scope(salt=event.cache_salt).salt_id:016x}"
+
+
+def _mm(event: Event, index: int) -> str:
+    if not event.mm_keys or index >= len(event.mm_keys):
+        return ""
+    return ", ".join(f"{digest.hex()[:16]}… at {offset}" for digest, offset in event.mm_keys[index])
 
 
 def _shapes(extras: tuple[tuple[object, ...] | None, ...] | None) -> Iterable[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kvwire.standard import reading
 from kvwire.trace.captures.conversation import Told
 from kvwire.trace.captures.packets import CaptureError, is_capture
 from kvwire.trace.captures.records import Records
@@ -48,9 +49,10 @@ def open_capture(path: Path, told: Told | None = None) -> tuple[Header, Iterator
     header = Header(
         trace=FORMAT,
         edition="1",
-        target=f"trace:{path.name}",
+        target=f"trace:{reading.named(path.name)}",
         level="passive",
         profile="replay" if replays else "core",
+        clock_ns=0,
         streams=infos,
     )
     streams = {key: _name(survey.same.get(key, key)) for key in survey.keys}

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from kvwire.standard.small_files import regular
+from kvwire.standard.reading import regular
 from kvwire.trace.records import TraceError
 
 PACKET_BYTES = 1 << 20

@@ -4,7 +4,8 @@
 writes while a run goes on.
 """
 
-from kvwire.trace.files.ends import EDITIONS, End
+from kvwire.standard.statement import EDITIONS
+from kvwire.trace.files.ends import End
 from kvwire.trace.files.forms import ENDINGS, form_of, part_of, recordings
 from kvwire.trace.files.ndjson import Line, lines, record_line
 from kvwire.trace.files.reading import Ended, Recording, open_recording, parse, read

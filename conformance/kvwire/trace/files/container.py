@@ -14,6 +14,7 @@ from typing import IO, Protocol
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.trace.files.ends import End, Item, checked
 from kvwire.trace.packed import TIME, Digest, pack, timed, unpack
 from kvwire.trace.records import Header, Record, TraceError
@@ -27,7 +28,7 @@ try:
     from mcap.writer import IndexType, Writer
     from zstandard import ZstdError, frame_content_size
 except ImportError:
-    raise TraceError("an .mcap file needs the package mcap: python -m pip install 'kvwire[recordings]'") from None
+    raise TraceError("an .mcap file needs the package mcap: python -m pip install mcap") from None
 
 MAGIC = b"\x89MCAP0\r\n"
 HEADER, END = "kvwire.header", "kvwire.end"
@@ -37,6 +38,7 @@ CHUNK_BYTES = 1 << 20
 CHUNK_MAX = 96 << 20
 """How large a record of a stranger may be, and a chunk decompressed."""
 _RECORD = struct.Struct("<BQ")
+_header, _end = msgspec.json.Decoder(Header), msgspec.json.Decoder(End)
 _BEFORE = 14
 """How many bytes of a message, its channel, sequence and first time, stand before the time that we read."""
 _LENGTH = _RECORD.size
@@ -125,10 +127,10 @@ def items(file: IO[bytes], digest: Digest) -> Iterator[Item]:
                 metadata = Metadata.read(ReadDataStream(BytesIO(content)))
                 json = metadata.metadata.get("json", "").encode()
                 if metadata.name == HEADER and header is None:
-                    header = checked(msgspec.json.decode(json, type=Header), where)
+                    header = checked(reading.json(_header.decode, json), where)
                     yield header
                 elif metadata.name == END and end is None:
-                    end = msgspec.json.decode(json, type=End)
+                    end = reading.json(_end.decode, json)
                     yield end
             elif opcode == Opcode.CHUNK:
                 chunk = _chunk(content)
@@ -137,7 +139,15 @@ def items(file: IO[bytes], digest: Digest) -> Iterator[Item]:
                 yield _messages(chunk, digest, where)
             elif opcode == Opcode.DATA_END:
                 break
-        except (msgspec.MsgspecError, McapError, struct.error, ValueError, RuntimeError, ZstdError) as error:
+        except (
+            msgspec.MsgspecError,
+            McapError,
+            struct.error,
+            ValueError,
+            ArithmeticError,
+            RuntimeError,
+            ZstdError,
+        ) as error:
             if last and opcode == Opcode.CHUNK and not isinstance(error, TraceError):
                 break  # the machine went down while it was written
             raise error if isinstance(error, TraceError) else TraceError(f"{where}: {error}") from None
@@ -162,7 +172,7 @@ def _records(file: IO[bytes]) -> Iterator[tuple[int, bytes, bool]]:
 
 def _chunk(content: bytes) -> bytes:
     chunk = Chunk.read(ReadDataStream(BytesIO(content)))
-    if chunk.uncompressed_size > CHUNK_MAX:
+    if chunk.uncompressed_size > CHUNK_MAX or len(content) > CHUNK_MAX:
         raise TraceError(f"a chunk of {chunk.uncompressed_size} bytes: the file is damaged")
     if chunk.compression == "zstd" and frame_content_size(chunk.data) > CHUNK_MAX:
         raise TraceError("a chunk that is larger than it says: the file is damaged")

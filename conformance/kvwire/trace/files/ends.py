@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kvwire.standard import statement
 from kvwire.trace.records import FORMAT, Header, Record, TraceError
-
-EDITIONS = ("1",)
-"""The editions of the standard by which a trace can be judged."""
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,11 +29,15 @@ def checked(header: Header, where: str) -> Header:
     """The header, if this harness can judge by it.
 
     Raises:
-        TraceError: when it is of another format or edition.
+        TraceError: when it is of another format or edition, or declares what nobody can.
     """
     if header.trace != FORMAT:
         raise TraceError(f"{where}: format {header.trace!r}, this harness reads {FORMAT!r}")
-    for edition in (header.edition, header.statement.edition):
-        if edition not in EDITIONS:
-            raise TraceError(f"{where}: edition {edition!r} is unknown; this harness knows edition '1'")
+    if header.edition not in statement.EDITIONS:
+        raise TraceError(f"{where}: edition {header.edition!r} is unknown; this harness knows edition '1'")
+    if (found := statement.problem(header.statement)) is not None:
+        raise TraceError(f"{where}: its statement: {found[1]}")
+    names = [stream.name for stream in header.streams]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise TraceError(f"{where}: two streams have one name: {twice[0]!r}")
     return header

@@ -12,6 +12,7 @@ from typing import IO, Annotated
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.trace import kinds
 from kvwire.trace.files.ends import End, Item, checked
 from kvwire.trace.packed import BATCH, BATCH_BYTES, Digest, timed
@@ -43,6 +44,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 encode = msgspec.json.Encoder(order="deterministic").encode
 _line = msgspec.json.Decoder(Line)
+_header = msgspec.json.Decoder(Header)
+_end = msgspec.json.Decoder(End)
 
 
 def record_line(record: Record) -> bytes:
@@ -73,7 +76,7 @@ def lines(trace: Trace) -> Iterator[bytes]:
 
 def _read_record(number: int, raw: bytes) -> Record:
     try:
-        line = _line.decode(raw)
+        line = reading.json(_line.decode, raw)
         frames = None if line.frames is None else tuple(bytes.fromhex(frame) for frame in line.frames)
     except (msgspec.MsgspecError, ValueError) as error:
         raise TraceError(f"line {number}: not a record: {error}") from None
@@ -166,15 +169,15 @@ def _single(raw_lines: Iterable[bytes]) -> Iterator[Header | Record | End]:
 
 def _is_json(raw: bytes) -> bool:
     try:
-        msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return False
+        reading.json(msgspec.json.decode, raw)
+    except msgspec.MsgspecError as error:
+        return str(error) == reading.TOO_DEEP
     return True
 
 
 def _read_header(number: int, raw: bytes) -> Header:
     try:
-        header = msgspec.json.decode(raw, type=Header)
+        header = reading.json(_header.decode, raw)
     except msgspec.MsgspecError as error:
         raise TraceError(f"line {number}: no trace header ({error}); record one with `--record`") from None
     return checked(header, f"line {number}")
@@ -182,6 +185,6 @@ def _read_header(number: int, raw: bytes) -> Header:
 
 def _read_end(number: int, raw: bytes) -> End:
     try:
-        return msgspec.json.decode(raw, type=End)
+        return reading.json(_end.decode, raw)
     except msgspec.MsgspecError as error:
         raise TraceError(f"line {number}: no end line: {error}") from None

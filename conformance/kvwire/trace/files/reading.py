@@ -10,7 +10,7 @@ from typing import IO, Self
 
 import msgspec
 
-from kvwire.standard.small_files import regular
+from kvwire.standard.reading import regular
 from kvwire.trace.files import ndjson
 from kvwire.trace.files.ends import End, Item
 from kvwire.trace.files.forms import form_of

@@ -10,6 +10,7 @@ from types import TracebackType
 
 import zmq
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import DISCONNECTED, HANDSHAKE_SUCCEEDED, RCVHWM, Monitor, Socket, prepare
 from kvwire.standard.statement import Stream
@@ -57,7 +58,14 @@ class Client:
     """One connection. It reads unless told not to; ``mark`` is its receive high-water mark in messages."""
 
     def __init__(
-        self, context: zmq.Context[Socket], name: str, stream: Stream, *, mark: int = RCVHWM, kind: int = zmq.DEALER
+        self,
+        context: zmq.Context[Socket],
+        name: str,
+        stream: Stream,
+        *,
+        mark: int = RCVHWM,
+        kind: int = zmq.DEALER,
+        curve: Curve | None = None,
     ) -> None:
         assert stream.replay is not None
         self.name = name
@@ -66,7 +74,7 @@ class Client:
         self.delimited = kind != zmq.REQ
         """Whether the delimiter is ours to send and to read; REQ keeps it to itself."""
         self.socket: Socket = context.socket(kind)
-        prepare(self.socket, stream.replay)
+        prepare(self.socket, stream.replay, curve)
         if mark != RCVHWM:
             self.socket.set(zmq.RCVHWM, mark)
             self.socket.set(zmq.RCVBUF, RCVBUF)
@@ -83,6 +91,10 @@ class Client:
         self.bound_s = 0.0
         self.heard_at = time.monotonic()
         self._at = 0
+
+    def begin(self, requests: list[Request]) -> None:
+        """Nothing came yet, and these are what was asked."""
+        self.requests, self._at = requests, 0
 
     @property
     def over(self) -> bool:
@@ -225,7 +237,9 @@ class ReplayClients:
     def connect(self, stream: Stream, *, mark: int = RCVHWM, kind: int = zmq.DEALER) -> Client:
         """A new connection, once its handshake is there or ``handshake_s`` is over."""
         session = self.session
-        client = Client(self._context, session.next_client(), stream, mark=mark, kind=kind)
+        client = Client(
+            self._context, session.next_client(), stream, mark=mark, kind=kind, curve=session.recorder.curve
+        )
         self._open.append(client)
         bound = session.limits.handshake_s
         client.handshake_s = min(bound, IMPATIENT_S) if self.unreached else bound

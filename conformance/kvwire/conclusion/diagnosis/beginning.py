@@ -1,0 +1,67 @@
+"""The profile of each stream that stands in every result: made when a run is over, from how it began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kvwire.conclusion.diagnosis.agreement import Agreement, compare
+from kvwire.conclusion.diagnosis.stream_profile import Profiler, StreamProfile
+from kvwire.trace.records import Record, StreamInfo
+
+RECORDS = 4096
+"""So many records of a stream are looked at; a profile says when there were more."""
+BYTES = 4 * 1024 * 1024
+"""So many bytes of them."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is on the streams of a run, and of those that share prompts, whether they hash alike."""
+
+    profiles: tuple[StreamProfile, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+
+
+class Beginning:
+    """The first records of each declared stream; memory is bounded, and so is the time that the profiles take."""
+
+    def __init__(self, streams: Sequence[StreamInfo]) -> None:
+        self._streams = {info.name: _Kept(info) for info in streams}
+
+    def take(self, record: Record) -> None:
+        """Take the next record of the run."""
+        if (stream := self._streams.get(record.stream)) is not None:
+            stream.take(record)
+        elif not record.stream:
+            for stream in self._streams.values():
+                stream.take(record)
+
+    def told(self) -> Told:
+        """A profile of each stream, and what came of comparing them."""
+        several = len(self._streams) > 1
+        made = [stream.profiler(prefixes=several) for stream in self._streams.values()]
+        profiles = (profiler.made(part=kept.full) for profiler, kept in zip(made, self._streams.values(), strict=True))
+        return Told(profiles=tuple(profiles), agreements=compare(made) if several else ())
+
+
+class _Kept:
+    def __init__(self, info: StreamInfo) -> None:
+        self._info = info
+        self._records: list[Record] = []
+        self._bytes = 0
+        self.full = False
+
+    def take(self, record: Record) -> None:
+        if self.full:
+            return
+        self._bytes += sum(map(len, record.frames or ()))
+        self.full = len(self._records) >= RECORDS or self._bytes > BYTES
+        if not self.full:
+            self._records.append(record)
+
+    def profiler(self, *, prefixes: bool) -> Profiler:
+        profiler = Profiler(self._info, hurried=True, prefixes=prefixes)
+        for record in self._records:
+            profiler.take(record)
+        return profiler
