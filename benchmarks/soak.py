@@ -115,6 +115,23 @@ class Scraped(msgspec.Struct):
     lag_ms: float = 0
 
 
+def await_metrics(port: int) -> None:
+    """Wait until a watch shows how things stand.
+
+    Raises:
+        OSError: when it does not within a minute.
+    """
+    end = time.monotonic() + 60
+    while True:
+        try:
+            scrape(port)
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
 def scrape(port: int) -> Scraped:
     """The sums of some metrics over all streams, and the greatest lag."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -164,6 +181,7 @@ def run(seconds: float, rate: float, restart_s: float, path: Path, publishers: i
         started.append(watch)
         rows = csv.writer(out)
         rows.writerow(FIELDS)
+        await_metrics(port)
         began = restarted = time.monotonic()
         while (now := time.monotonic()) - began < seconds:
             time.sleep(max(0.0, SAMPLE_S - (time.monotonic() - now)))
