@@ -505,12 +505,20 @@ class AdapterProcess:
             except subprocess.TimeoutExpired:
                 step()
         self._process.wait(END_S)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # what it started, and left behind
+        self._end_others()
         for reader, pipe in zip(self._readers, (self._stdout, self._stderr), strict=True):
             reader.join(END_S)
             if not reader.is_alive():  # a grandchild that lives on may hold the other end
                 pipe.close()
+
+    def _end_others(self) -> None:
+        """What it started and left behind has as long to end by itself."""
+        deadline = time.monotonic() + END_S
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while time.monotonic() < deadline:
+                os.killpg(self._process.pid, 0)
+                time.sleep(WAIT_S)
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _how(code: int) -> str:
