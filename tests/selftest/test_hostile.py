@@ -51,6 +51,7 @@ def test_what_is_kept_is_said_to_be() -> None:
             f"{POPEN}([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)",
             "left behind: process",
         ),
+        ("print('done', chr(27) + '[2J')", "an escape"),
         ("print('done', flush=True); print('Traceback (most recent call last)')", "a traceback"),
     ],
 )

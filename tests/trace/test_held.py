@@ -16,16 +16,18 @@ from kvwire.trace.files import ndjson
 from kvwire.trace.records import Record, TraceError, held, weight
 
 
-def record(size: int) -> Record:
-    return Record(t_ns=0, source="live-a", stream="s", frames=(bytes(size),))
+def record(number: int) -> Record:
+    return Record(t_ns=0, source="live-a", stream="s", frames=(number.to_bytes(1000, "big"),))
 
 
 def test_records_are_held_as_long_as_there_is_room() -> None:
-    records = [record(1000)] * 4
+    records = [record(number) for number in range(4)]
     room = 4 * weight((bytes(1000),))
     assert list(held(records, room)) == records
     with pytest.raises(TraceError, match=r"take more than .* bytes of memory; --memory says"):
         list(held(records, room - 1))
+    again = weight(())
+    assert list(held([*records, *records], room + 4 * again)) == [*records, *records]
 
 
 def test_a_line_is_read_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +55,8 @@ def test_a_driven_recording_that_is_larger_than_memory_says_the_way_out(
 ) -> None:
     path = tmp_path / "x.kvtrace"
     head = b'{"can":["publish"],"edition":"1","level":"driven","target":"x","trace":"kvwire-trace-1"}\n'
-    line = b'{"frames":["%s"],"source":"live-a","stream":"s","t_ns":0}\n' % (b"00" * 4_000_000)
-    path.write_bytes(head + line * 20)
+    line = b'{"frames":["%02x%s"],"source":"live-a","stream":"s","t_ns":0}\n'
+    path.write_bytes(head + b"".join(line % (number, b"00" * 4_000_000) for number in range(20)))
     assert cli.run(["judge", str(path), "--memory", "256MB"]) == Exit.USAGE
     assert "--memory says how much there is" in capsys.readouterr().err
     assert cli.run(["judge", str(path), "--memory", "1GB", "--quiet"]) != Exit.USAGE

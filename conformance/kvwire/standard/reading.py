@@ -62,7 +62,10 @@ def regular(path: Path) -> None:
     Raises:
         OSError: when it is none; ``strerror`` says so.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "no regular file: copy what it gives to one first")
 
 
@@ -72,8 +75,6 @@ def content(path: Path, most: int = STATEMENT_BYTES) -> bytes:
     Raises:
         OSError: when it cannot be read, is no regular file or longer than ``most`` bytes; ``strerror`` says which.
     """
-    if path.is_dir():
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     regular(path)
     with path.open("rb") as file:
         raw = file.read(most + 1)

@@ -404,3 +404,18 @@ def test_noise_between_answers_is_read_and_kept_by_its_first_lines(adapt: Adapt)
     adapter = adapt("print('noise' + chr(10) * 20_000)")
     assert adapter.hello().implementation == "x"
     assert adapter.noise == ["noise", "", "", "", ""]
+
+
+def test_what_an_adapter_left_behind_ends_with_it(adapt: Adapt, tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    child = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    adapter = adapt(f"import subprocess; subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.DEVNULL)")
+    adapter.hello()
+    deadline = time.monotonic() + 30
+    while not (place.exists() and place.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    adapter.close()
+    assert (
+        not Path(f"/proc/{place.read_text()}/cmdline").exists()
+        or not Path(f"/proc/{place.read_text()}/cmdline").read_bytes()
+    )

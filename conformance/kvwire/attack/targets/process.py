@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import queue
@@ -80,7 +81,7 @@ QUEUED_BYTES = 128
 """What a line that waits takes beside its bytes."""
 NOISE_LINES = 5
 """How many lines that are no answer are kept."""
-NOISE_BYTES = 64 * 1024 * 1024
+NOISE_BYTES = 16 * 1024 * 1024
 """How much is read that is no answer, before the adapter is given up."""
 CHUNK = 65536
 LAST_BYTES = 8192
@@ -504,10 +505,20 @@ class AdapterProcess:
             except subprocess.TimeoutExpired:
                 step()
         self._process.wait(END_S)
+        self._end_others()
         for reader, pipe in zip(self._readers, (self._stdout, self._stderr), strict=True):
             reader.join(END_S)
             if not reader.is_alive():  # a grandchild that lives on may hold the other end
                 pipe.close()
+
+    def _end_others(self) -> None:
+        """What it started and left behind has as long to end by itself."""
+        deadline = time.monotonic() + END_S
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while time.monotonic() < deadline:
+                os.killpg(self._process.pid, 0)
+                time.sleep(WAIT_S)
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _how(code: int) -> str:

@@ -15,7 +15,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Literal
+from types import FrameType
+from typing import IO, Literal, NoReturn
 
 import msgspec
 
@@ -207,8 +208,9 @@ class Bench:
         during: During | None = None,
     ) -> Ran:
         """Any command, as ``kvwire`` does."""
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: a child would ignore it too
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_IGN:  # of a shell's background: a child would ignore it too
+                signal.signal(number, _end_by)
         token = secrets.token_hex(8)
         changed = {"TMPDIR": str(self.temporary), measure.VARIABLE: token, **(env or {})}
         whole = {**os.environ, **{name: value for name, value in changed.items() if value is not None}}
@@ -264,6 +266,10 @@ def bench(seconds: float) -> Iterator[Bench]:
     finally:
         made.end()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_by(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _command(pid: int) -> str:

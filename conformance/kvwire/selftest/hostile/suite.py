@@ -21,8 +21,8 @@ command line, in child processes. Time is by the wall clock, from the start of t
 it took of processors, which alone is held against the bound while the machine has more to do than it has processors.
 Memory is that of the whole tree, the command and all that it started: the sum of the proportional set sizes (PSS) in
 `/proc`, looked at every 30 ms, the largest sum. It may be {MEMORY_MB} MB (10^6 bytes) unless the row argues for more.
-A row is kept when time, memory, exit code and the sentence in the output are as they have to be, and no process,
-folder or socket file is left behind.
+A row is kept when time, memory, exit code and the sentence in the output are as they have to be, the output has no
+traceback and no escape, and no process, folder or socket file is left behind.
 """
 COLUMNS = ("attack", "what it does", "time", "memory", "exit", "says", "")
 
@@ -59,6 +59,8 @@ def held(attack: Attack) -> Row:
         broken.append(f"it did not say {attack.says!r}")
     if "Traceback (most recent call last)" in ran.output:
         broken.append("a traceback")
+    if "\x1b" in ran.output:
+        broken.append("an escape in the output")
     broken += [f"left behind: {what}" for what in ran.left]
     return Row(
         attack=attack,

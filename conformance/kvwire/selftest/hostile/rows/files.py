@@ -57,7 +57,7 @@ def _driven(path: Path) -> None:
     with path.open("wb") as file:
         file.write(_line(**HEADER, can=["publish"]))
         for number in range(300):
-            file.write(_record(number, bytes(1_000_000)))
+            file.write(_record(number, struct.pack(">Q", number) * 125_000))
 
 
 def _deep(path: Path) -> None:

@@ -106,14 +106,29 @@ def _sent(wait: During, number: signal.Signals, times: int) -> During:
     return during
 
 
+def _killed(bench: Bench) -> Ran:
+    recording = bench.folder / "r.kvtrace"
+
+    def during(running: Running) -> None:
+        deadline = time.monotonic() + 60
+        while not (recording.exists() and recording.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        running.signal(signal.SIGKILL)
+
+    ran = bench.kvwire(*RECORDS, during=during)
+    if bench.kvwire("judge", recording, "--quiet").exit in (None, Exit.USAGE, Exit.ERROR):
+        raise Broken("what was recorded cannot be judged")
+    return ran
+
+
 def _signalled(wait: During, number: signal.Signals, times: int, *arguments: str) -> Callable[[Bench], Ran]:
     def run(bench: Bench) -> Ran:
         ran = bench.kvwire(*arguments, "--json", "found.json", during=_sent(wait, number, times))
         recording, found = bench.folder / "r.kvtrace", bench.folder / "found.json"
         if "--record" in arguments and wait is _in_probes:
-            if bench.kvwire("judge", recording, "--quiet").exit not in ANY[:3]:
+            if bench.kvwire("judge", recording, "--quiet").exit in (None, Exit.USAGE, Exit.ERROR):
                 raise Broken("what was recorded cannot be judged")
-            if number != signal.SIGKILL and times == 1 and not found.stat().st_size:
+            if times == 1 and not found.stat().st_size:
                 raise Broken("what was found is not in the file")
         return ran
 
@@ -154,7 +169,7 @@ SIGNALS = (
         )
         for number in (signal.SIGINT, signal.SIGTERM)
     ),
-    _signal("sigkill-probes", "SIGKILL while probes run", _signalled(_in_probes, signal.SIGKILL, 1, *RECORDS), (-9,)),
+    _signal("sigkill-probes", "SIGKILL while probes run", _killed, (-9,)),
     _signal("sighup-probes", "SIGHUP while probes run", _signalled(_in_probes, signal.SIGHUP, 1, *STORED), (-1, 130)),
 )
 
