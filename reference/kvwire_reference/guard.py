@@ -13,7 +13,7 @@ Of each socket, whatever its clients do:
   `unread_bytes`, of all together; then the connection with the most of them ends. They are looked at every `LOOK_S`;
   `prepare` keeps the system's buffers so small that 1 or 2 MB come in between. Of memory that is at worst 64 bytes for
   2, and 100 for 1 in subscriptions. A heartbeat of ZeroMQ counts (9 bytes): a subscriber that sends one a second loses
-  its connection, and connects anew, once or twice a day.
+  its connection, and connects anew, every four hours.
 * **What nobody takes**: a connection that has acknowledged nothing for `patience` seconds, while something waits for it
   in the system, ends. So what a pipe holds for one that stopped reading is not older.
 
@@ -68,7 +68,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     connections: int = 256
-    unread_bytes: int = 512 * 1024
+    unread_bytes: int = 128 * 1024
     handshake: float = 3.0
     patience: float = 30.0
     ipc_users: frozenset[int] = frozenset()
@@ -84,11 +84,15 @@ class GuardCounters(msgspec.Struct):
 
 @dataclass(slots=True)
 class Connection:
-    """What a connection has sent, what of that the application got, and since when nothing was acknowledged."""
+    """Bytes that came from a client and what of that the application took; what it gave and the client acknowledged.
+
+    `since`: when it last acknowledged something, or had nothing to acknowledge.
+    """
 
     since: float
     received: int = 0
     taken: int = 0
+    given: int = 0
     acknowledged: int = 0
 
     @property
@@ -108,7 +112,7 @@ def prepare(unbound: Socket, endpoint: str, limits: ClientLimits) -> None:
 
 
 class Door:
-    """The connections of one bound socket. `taken` and `end` are for any thread, the rest for that of the guard."""
+    """The connections of one bound socket. The thread that owns the socket may call `took`, `gave` and `has_room`."""
 
     def __init__(self, watched: Socket, limits: ClientLimits, counters: GuardCounters, *, curve: bool = False) -> None:
         self.endpoint = ""
@@ -121,11 +125,25 @@ class Door:
         self._counters = counters
         self._handshake_bytes = CURVE_HANDSHAKE_BYTES if curve else HANDSHAKE_BYTES
 
-    def taken(self, fd: int, frame: int) -> None:
-        """Note that the application got a frame of so many bytes."""
+    def took(self, fd: int, size: int) -> None:
+        """Note that the application took a frame of so many bytes."""
         connection = self.connections.get(fd)
         if connection is not None:
-            connection.taken += frame + (2 if frame < 256 else 9)
+            connection.taken += size + (2 if size < 256 else 9)
+
+    def gave(self, fd: int, size: int) -> None:
+        """Note that the application gave so many bytes to be sent."""
+        connection = self.connections.get(fd)
+        if connection is not None:
+            connection.given += size
+
+    def has_room(self, fd: int, most: int) -> bool:
+        """Whether fewer bytes than that were given and not acknowledged; true where that cannot be known."""
+        connection = self.connections.get(fd)
+        if connection is None or not self._counted or connection.given - connection.acknowledged < most:
+            return True
+        self._update(fd, connection, time.monotonic())
+        return connection.given - connection.acknowledged < most
 
     def end(self, fd: int) -> None:
         """End the connection with this descriptor, if it is one of this socket."""
@@ -159,7 +177,7 @@ class Door:
 
     def look(self) -> None:
         """Count, and end what is over a bound."""
-        if TCP_INFO is None or not self.endpoint.startswith("tcp://"):
+        if not self._counted:
             return
         now = time.monotonic()
         for fd, connection in list(self.connections.items()):
@@ -173,6 +191,10 @@ class Door:
             over -= most
             self._counters.flooding += 1
             self._turn_out(fd, "what clients sent without end took too much")
+
+    @property
+    def _counted(self) -> bool:
+        return TCP_INFO is not None and self.endpoint.startswith("tcp://")
 
     def _update(self, fd: int, connection: Connection, now: float) -> bool:
         """Read the counters of a connection; return whether something waits in the system to be sent."""

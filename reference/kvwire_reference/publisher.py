@@ -41,8 +41,12 @@ LIVE_PER_TURN = 256
 """Messages that go out before replay gets its turn."""
 RETRY_MS = 2
 """How long to wait for a replay client whose pipe is full before trying again."""
+LIVE_IO, REPLAY_IO = 1, 2
+"""The I/O threads of the two sockets, as a bit each: what replay clients do is not felt by the live stream."""
 SUBSCRIPTION_BYTES = 65536
 """The longest frame taken from a subscriber; a longer one ends its connection."""
+SUBSCRIPTIONS_AT_ONCE = 100
+"""Of one subscriber, between two batches: libzmq takes them in while a batch is sent."""
 REASON_LENGTH = 300
 """How much of an error a warning shows; what was offered may stand in it, at any length."""
 
@@ -233,7 +237,7 @@ class ZmqPublisher:
     def _open(self) -> None:
         self._wake_sent, self._wake_heard = socket.socketpair()
         self._wake_sent.setblocking(False)
-        self.context: Context = zmq.Context()
+        self.context: Context = zmq.Context(io_threads=2)
         self._guard = Guard(self.config.client_limits)
         self._poller = zmq.Poller()
         self._poller.register(self._wake_heard, zmq.POLLIN)
@@ -256,13 +260,16 @@ class ZmqPublisher:
 
     def _open_live(self) -> Socket:
         live = self.context.socket(zmq.PUB)
+        live.set(zmq.AFFINITY, LIVE_IO)
         live.set(zmq.LINGER, 0)
         live.set(zmq.SNDHWM, self.config.send_mark)
         live.set(zmq.MAXMSGSIZE, SUBSCRIPTION_BYTES)
+        live.set(zmq.RCVHWM, SUBSCRIPTIONS_AT_ONCE)
         return live
 
     def _open_replay(self) -> ReplayServer:
         router = self.context.socket(zmq.ROUTER)
+        router.set(zmq.AFFINITY, REPLAY_IO)
         ReplayServer.prepare(router, self.config.replay_limits)
         return ReplayServer(router, self._ring, self.config.replay_limits)
 

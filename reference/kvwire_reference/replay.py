@@ -6,10 +6,11 @@ stream must not notice. So nothing here waits: each client has a cursor, each tu
 moves every cursor a little, and what the socket does not take now is tried again next turn. An end
 marker is a promise that all was handed over, hence a client given up never gets one.
 
-What clients can make it hold beside the ring [KVW-REP-019]: the pipes of `clients` that are answered
-and of as many that were given up or stopped reading, each `send_mark` batches, of large ones as many
-as `pipe_bytes` hold, but at least `LEAST_MARK`. Whoever exceeds that loses the connection. Requests are
-bounded by `waiting_per_client` once they are whole, and by the guard before.
+Beside the ring, clients can make it hold what was handed to libzmq and the system for them, and is not
+acknowledged [KVW-REP-019]. Over tcp that is for all together at most four times `pipe_bytes`, and one
+batch for each connection; everywhere `send_mark` batches for each connection. Requests are bounded by
+`line` and `waiting_per_client` once they are whole, and before by the guard, which bounds connections
+too.
 """
 
 import time
@@ -28,9 +29,8 @@ from kvwire_reference.wire import replay_end_frames
 Frames = Sequence[bytes]
 
 REQUEST_FRAMES = 3
-LEAST_MARK = 8
-STUCK_S = 1.0
-"""Who took nothing for so long takes nobody's place."""
+TURN_S = 0.1
+"""How long a client is answered before one that waits takes its place."""
 SEQUENCE_BYTES = 8
 
 
@@ -82,16 +82,17 @@ class Ring:
 class ReplayLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a replay may cost the publisher. `patience` is in seconds, `…_bytes` in bytes, the rest are counts.
 
-    `clients` are answered at once; one that stopped reading a second ago does not count.
+    `clients` are answered at once; where more ask, they take turns, and as many as `line` wait for theirs.
     """
 
     clients: int = 16
+    line: int = 256
     waiting_per_client: int = 8
     messages_per_turn: int = 32
     frames_per_turn: int = 256
     request_bytes: int = 65536
     send_mark: int = 64
-    pipe_bytes: int = 8 * 2**20
+    pipe_bytes: int = 32 * 2**20
     patience: float = 15.0
 
 
@@ -114,14 +115,15 @@ class Cursor:
 
 @dataclass(slots=True)
 class Client:
-    """The requests of one peer, answered one after the other, and when it last took a message.
+    """The requests of one peer, answered one after the other; when it last took a message, and when its turn began.
 
-    `fd` is the descriptor of its connection; -1 where there is none.
+    `fd` is the descriptor of its connection, −1 where that is not known.
     """
 
     identity: bytes
     fd: int
     moved_at: float
+    began_at: float = 0.0
     cursors: deque[Cursor] = field(default_factory=deque)
 
 
@@ -140,12 +142,11 @@ class ReplayServer:
         """Where connections are counted and ended, if they are."""
         self._ring = ring
         self._clients: dict[bytes, Client] = {}
-        self._given_up: dict[bytes, Client] = {}
-        """Whose pipes may still be full, the oldest first."""
+        self._line: dict[bytes, Client] = {}
+        """Who waits for a turn, the longest first."""
         self._incoming: list[bytes] = []
         self._asking = -1
         """The descriptor of the connection that the newest frame came from."""
-        self._mark = limits.send_mark
 
     @staticmethod
     def prepare(router: "zmq.Socket[bytes]", limits: ReplayLimits) -> None:
@@ -161,11 +162,12 @@ class ReplayServer:
     @property
     def busy(self) -> bool:
         """Whether any client is still owed something."""
-        return bool(self._clients)
+        return bool(self._clients or self._line)
 
     def turn(self) -> bool:
         """Take requests in, hand a bounded number of messages out; return whether any went out."""
         self._take_requests()
+        self._let_in()
         share = max(1, self.limits.messages_per_turn // max(1, len(self._clients)))
         moved = 0
         for client in list(self._clients.values()):
@@ -183,8 +185,8 @@ class ReplayServer:
             except zmq.Again:
                 return
             if self.door is not None:
-                self._asking = int(frame.get(zmq.SRCFD))
-                self.door.taken(self._asking, len(frame))
+                self._asking = _descriptor(frame)
+                self.door.took(self._asking, len(frame))
             # One frame too many already tells that it is malformed.
             if len(self._incoming) <= REQUEST_FRAMES:
                 self._incoming.append(frame.bytes)
@@ -209,42 +211,33 @@ class ReplayServer:
         return int.from_bytes(start, "big")
 
     def _admit(self, identity: bytes, start: int) -> None:
-        client = self._clients.get(identity)
-        if client is None and self._has_room():
-            client = self._clients[identity] = Client(identity, self._asking, time.monotonic())
-            self._given_up.pop(identity, None)
-            self._limit_pipes()
+        client = self._clients.get(identity) or self._line.get(identity)
+        if client is None and len(self._line) < self.limits.line:
+            client = self._line[identity] = Client(identity, self._asking, time.monotonic())
         # One request is being answered, the others wait.
         if client is None or len(client.cursors) > self.limits.waiting_per_client:
             self.counters.refused += 1
             return
         client.cursors.append(Cursor(start, self._ring.newest))
+        self._let_in()
 
-    def _has_room(self) -> bool:
-        """Whether one more is answered; who stopped reading first may lose its connection for it."""
-        if len(self._clients) < self.limits.clients:
-            return True
-        since = time.monotonic() - STUCK_S
-        stuck = [client for client in self._clients.values() if client.moved_at < since]
-        if len(self._clients) - len(stuck) >= self.limits.clients:
-            return False
-        self._keep_few(self.limits.clients - 1, stuck)
-        return True
+    def _let_in(self) -> None:
+        """Begin to answer those who have waited the longest, as far as there is room or a turn is over."""
+        if not self._line:
+            return
+        now = time.monotonic()
+        for client in list(self._clients.values()) if len(self._clients) >= self.limits.clients else ():
+            if now - client.began_at >= TURN_S:
+                self._line[client.identity] = self._clients.pop(client.identity)
+        while self._line and len(self._clients) < self.limits.clients:
+            identity = next(iter(self._line))
+            client = self._clients[identity] = self._line.pop(identity)
+            client.began_at = now
 
-    def _keep_few(self, most: int, stuck: Sequence[Client]) -> None:
-        """End connections, of those given up and then of the stuck, until at most so many hold a full pipe."""
-        excess = len(self._given_up) + len(stuck) - most
-        for client in [*self._given_up.values(), *stuck][: max(0, excess)]:
-            self._given_up.pop(client.identity, None)
-            if client.identity in self._clients:
-                self._give_up(client)
-            if self.door is not None:
-                self.door.end(client.fd)
-
-    def _limit_pipes(self) -> None:
-        """Have the pipes of all clients hold as many batches as they may; a new one holds `send_mark`."""
-        if self._mark < self.limits.send_mark:
-            self.router.set(zmq.SNDHWM, self._mark)
+    def _share(self) -> int:
+        """Bytes that one client may leave unacknowledged before it gets more."""
+        waiting = 0 if self.door is None else len(self.door.connections)
+        return self.limits.pipe_bytes // max(waiting, self.limits.clients)
 
     # Answers
 
@@ -252,13 +245,13 @@ class ReplayServer:
         """Hand `client` up to `share` messages; return how many it took."""
         for taken in range(share):
             try:
+                if self.door is not None and not self.door.has_room(client.fd, self._share()):
+                    raise zmq.Again
                 self._hand_next(client)
             except zmq.Again:
                 # Its pipe is full. That is no error until it lasts.
                 if time.monotonic() - client.moved_at > self.limits.patience:
                     self._give_up(client)
-                    self._given_up[client.identity] = client
-                    self._keep_few(self.limits.clients, ())
                 return taken
             except zmq.ZMQError as error:
                 if error.errno != zmq.EHOSTUNREACH:
@@ -276,11 +269,9 @@ class ReplayServer:
         cursor = client.cursors[0]
         entry = self._ring.at_or_after(cursor.position)
         if entry is not None and entry.number <= cursor.last:
-            mark = max(LEAST_MARK, self.limits.pipe_bytes // (1 + len(entry.frames[-1])))
-            if mark < self._mark:
-                self._mark = mark
-                self._limit_pipes()
             self._send(client.identity, self._answer_item(entry))
+            if self.door is not None:
+                self.door.gave(client.fd, sum(map(len, entry.frames)))
             cursor.position = entry.number + 1
         else:
             self._send(client.identity, self._end_marker())
@@ -302,3 +293,11 @@ class ReplayServer:
     def _give_up(self, client: Client) -> None:
         del self._clients[client.identity]
         self.counters.abandoned += len(client.cursors)
+
+
+def _descriptor(frame: zmq.Frame) -> int:
+    """Return the descriptor of the connection that a frame came from; -1 of a peer with ZMTP 1.0, which has none."""
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return -1

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import zmq
 from tests.kit import probing
 from tests.kit.probing import marks
 from tests.kit.stories import Story, cleared, everything, payload, stored
@@ -20,8 +21,8 @@ from kvwire.attack.probes.kit.attacked import attacked
 from kvwire.attack.probes.kit.publish_latency import strain
 from kvwire.attack.probes.kit.session import Limits, Probe, Session
 from kvwire.attack.probes.kit.tagged_batches import TaggedBatches, tail
-from kvwire.attack.run import Settings, default_profile, run
-from kvwire.attack.targets import TraceTarget, parse
+from kvwire.attack.run import Course, Settings, _probe, default_profile, run
+from kvwire.attack.targets import Opened, TraceTarget, parse
 from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
 from kvwire.conclusion import extra_instances
@@ -262,3 +263,29 @@ def test_a_target_is_held_to_what_it_shows(
 def test_a_target_that_was_started_as_one_of_several_ranks_shows_them(world: int | None, profile: str) -> None:
     shown = [Stream(endpoint="tcp://127.0.0.1:1", replay="tcp://127.0.0.1:2", rank=0)]
     assert default_profile(Statement(), shown, Start(world=world)) == profile
+
+
+def test_a_fault_of_the_harness_in_a_probe_ends_that_probe_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    def divides(_: Session) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    def connects(_: Session) -> None:
+        raise zmq.ZMQError(zmq.ENOTSUP)
+
+    carried_out: list[str] = []
+
+    def works(_: Session) -> None:
+        carried_out.append("works")
+
+    probes = tuple(
+        Probe(name=act.__name__, run=act, needs=frozenset({"passive"})) for act in (divides, connects, works)
+    )
+    opened = Opened(streams=(Stream(endpoint="ipc:///x", name="s"),), statement=Statement())
+    recorder, course = Recorder(), Course(probes)
+    _probe(opened.session(recorder), opened, course, lambda _: None)
+    assert carried_out == ["works"]
+    assert course.probes == ["divides", "connects", "works"]
+    told = [trouble.text for trouble in marks(recorder, Trouble)]
+    assert told[0] == ("probe divides: a fault of the harness, please report it: ZeroDivisionError: by nothing")
+    assert told[1].startswith("probe connects: ")
+    assert "ZeroDivisionError" in capsys.readouterr().err

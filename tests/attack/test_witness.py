@@ -244,8 +244,28 @@ def test_a_full_trace_says_so(open_socket: OpenSocket, stream: Stream) -> None:
         assert recorder.wait(full, BOUND_S)
     finally:
         recorder.close()
-    assert sum(sum(map(len, r.frames)) for r in recorder.records if r.frames) <= 10_000
-    assert [r.event for r in recorder.records].count("trouble") == 1
+    assert sum(map(len, {frame for record in recorder.records for frame in record.frames or ()})) <= 10_000
+    told = [record.detail.text for record in recorder.records if isinstance(record.detail, Trouble)]
+    assert told[0] == "the trace is full: what came later is not in it"
+    assert told[1].endswith("messages came when the trace was full")
+    assert int(told[1].split()[0]) >= 1
+
+
+def test_what_a_replay_client_hears_is_held_against_the_bound_too() -> None:
+    recorder = Recorder(trace_bytes=10_000)
+    for number in range(10):
+        payload = bytes([number]) * 3000
+        recorder.add(source="replay-1", stream="s", frames=(b"", b"", number.to_bytes(8, "big"), payload))
+    assert len([record for record in recorder.records if record.frames is not None]) == 2
+    assert recorder.full
+
+
+def test_what_several_sockets_read_is_held_once() -> None:
+    recorder = Recorder(trace_bytes=10_000)
+    for source in (Source.LIVE_A, Source.LIVE_B, "replay-1", "replay-2"):
+        recorder.add(source=source, stream="s", frames=tuple(message(0, bytes(5000))))
+    assert not recorder.full
+    assert len({id(record.frames[2]) for record in recorder.records if record.frames}) == 1
 
 
 def test_the_children_end_with_their_parent(stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""Groups with larger blocks, which name a block by the hash of its last part (spec/groups.md)."""
+"""Groups with larger blocks, which name a block by the hash of its last part, or hash it whole (spec/groups.md)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WINDOW: dict[str, Any] = {
 }
 
 
-def hashes(salt: str | None = None) -> list[int]:
-    blocks, _ = hashing.split_blocks(TOKENS, 4)
+def hashes(salt: str | None = None, size: int = 4) -> list[int]:
+    blocks, _ = hashing.split_blocks(TOKENS, size)
     salted = None if salt is None else hashing.salt_id(salt)
     states = hashing.hash_chain(hashing.ALGORITHMS[U32], blocks, salt_id=salted)
     return [hashing.signed(state.hash or 0) for state in states]
@@ -67,6 +67,14 @@ def test_nobody_speaks_of_coarse_blocks(events: list[Event]) -> None:
 
 def test_coarse_blocks_are_recomputed_by_their_parts() -> None:
     assert told(store(4), store(8)).verdict("HSH-002") == (Verdict.PASS, 12)
+
+
+@pytest.mark.parametrize("fine_first", [True, False])
+def test_coarse_blocks_are_recomputed_as_a_whole(fine_first: bool) -> None:
+    fine, coarse = store(4), {**store(8), "block_hashes": hashes(size=8)}
+    story = told(fine, coarse) if fine_first else told(coarse, fine)
+    assert story.spoken() == {}
+    assert story.verdict("HSH-002") == (Verdict.PASS, 12)
 
 
 def test_a_coarse_block_of_other_tokens_is_noticed() -> None:

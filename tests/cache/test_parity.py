@@ -11,7 +11,8 @@ import pytest
 from tests.kit.hashed import cached, chain, event, extra_of, judged, kinds, recompute, story, text, wired
 from tests.kit.stories import Story
 
-from kvwire.cache.parity import FORGOTTEN, NOTHING, PARENT, SCOPE, SEARCHED, Match, Result, Unknown
+from kvwire.cache.cases import Match, Result, Unknown
+from kvwire.cache.parity import FORGOTTEN, NOTHING, PARENT, SCOPE, SEARCHED
 from kvwire.hashes.functions import NO_SCOPE, TRUE, Function, Scope, canonical, pickled
 from kvwire.hashes.keys import extra_keys, plain_keys
 from kvwire.hashes.mistakes import BY_NAME

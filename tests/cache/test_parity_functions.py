@@ -8,7 +8,8 @@ import pytest
 from tests.kit.hashed import Blocks, cached, chain, event, extra_of, kinds, recompute, story, text, wired
 from tests.kit.stories import Story
 
-from kvwire.cache.parity import MULTIMODAL, Mismatch, Unknown
+from kvwire.cache.cases import Mismatch, Unknown
+from kvwire.cache.parity import MULTIMODAL
 from kvwire.hashes.functions import NO_SCOPE, TRUE, Function, Scope
 from kvwire.hashes.mistakes import BY_NAME, MISTAKES
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,3 +74,34 @@ def test_recordings_are_compared_and_named_apart(capsys: pytest.CaptureFixture[s
 def test_bad_input_is_one_clear_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", *arguments]) == Exit.USAGE
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.network
+def test_what_is_announced_is_held_against_what_is_reused() -> None:
+    good = kvwire("doctor", "reference:")
+    assert good.returncode == Exit.CONFORMANT, good.stdout
+    assert "announced and reused agree for 8 of 8 prompts" in good.stdout
+    bad = kvwire("doctor", "mutant:removes-on-split?block_size=2")
+    assert bad.returncode == Exit.NOT_CONFORMANT
+    assert "8 reused, announced GPU 0: block 0 (tokens 0 to 1) was reused and stands announced nowhere" in " ".join(
+        bad.stdout.split()
+    )
+
+
+@pytest.mark.network
+def test_an_engine_behind_an_api_is_asked_for_what_it_reuses() -> None:
+    command = (sys.executable, "-m", "kvwire.peers.openai")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        _, _, target, option, url, *_ = shlex.split(child.stdout.readline())
+        done = kvwire("doctor", target, option, url)
+        child.stdin.close()
+        child.wait(20)
+    assert re.search(r"announced and reused agree for (\d+) of \1 prompts", done.stdout), done.stdout
+
+
+def test_one_target_can_be_driven_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    drive = ["--drive", "openai:http://127.0.0.1:1/v1"]
+    assert cli.run(["doctor", "zmq:tcp://127.0.0.1:9", "zmq:tcp://127.0.0.1:10", *drive]) == Exit.USAGE
+    assert "--drive is for one target, and there are 2" in capsys.readouterr().err

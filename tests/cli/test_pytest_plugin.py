@@ -99,6 +99,7 @@ def test_ini_values_are_the_same(pytester: pytest.Pytester) -> None:
     ("arguments", "said"),
     [
         (["--kvwire-target", "nothing"], "*kvwire: *nothing*"),
+        (["--kvwire-target", "no\x1b[31m\n"], r"*kvwire: 'no\\x1b[[]31m\\n' is no target*"),
         (["--kvwire-target", HONEST, "--kvwire-mode", "slow"], "*--kvwire-mode slow: one of quick, plain, thorough*"),
         (["--kvwire-target", HONEST, "--kvwire-baseline", "/nowhere"], "*/nowhere: No such file or directory*"),
     ],

@@ -60,7 +60,7 @@ def test_a_stored_result_is_shown_as_its_run_showed_it(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "a result stream has one line `run` and one line `summary`"),
+        (b"", "0 lines `run` and 0 lines `summary`; a result stream has one each"),
         (b'{"kind":"run"', "line 1: not of a result stream"),
         (b"\xff\xfe\n", "line 1: not of a result stream"),
         (b'{"kind":"another"}\n', "a result stream has one line `run` and one line `summary`"),
@@ -90,7 +90,7 @@ def test_a_place_that_cannot_be_written_is_named(
 ) -> None:
     out = tmp_path / "missing" / "out.html"
     assert cli.run(["report", str(stored), "--format", "html", "-o", str(out)]) == Exit.USAGE
-    assert f"cannot write {out}: No such file or directory" in " ".join(capsys.readouterr().err.split())
+    assert f"--output {out}: the folder {out.parent} does not exist" in " ".join(capsys.readouterr().err.split())
 
 
 def test_recordings_belong_to_results(trace: str, stored: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,10 @@ from tests.kit.stories import Story, everything
 from tests.kit.whole import passing, told, whole
 
 from kvwire.conclusion.conclude import Listening, conclude
-from kvwire.conclusion.judging import Passing, records_of
+from kvwire.conclusion.judging import records_of
+from kvwire.conclusion.passing import Passing
 from kvwire.conclusion.watching import Watcher
-from kvwire.history.follower import Horizon
+from kvwire.history.follower import Follower, Horizon
 from kvwire.judges.verdict import Verdict
 from kvwire.standard import registry, resources
 from kvwire.standard.registry import ControlLevel
@@ -82,6 +83,37 @@ def test_no_judge_speaks_of_what_is_beyond_the_horizon(seed: int, horizon: Horiz
         one.take(index, record)
     outcomes = one.judged().outcomes
     assert [outcome for outcome in outcomes if outcome.verdict in (Verdict.FAIL, Verdict.WARN)] == []
+
+
+@pytest.mark.parametrize("lag", [4, 30, 100, 400])
+def test_a_witness_far_behind_costs_no_more_and_is_waited_for_no_longer(
+    lag: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out: list[str] = []
+    lay_out = Follower._lay_out
+
+    def counted(self: Follower, *, force: bool, end: bool = False) -> bool:
+        laid_out.append("at the end" if end else "meanwhile")
+        return lay_out(self, force=force, end=end)
+
+    monkeypatch.setattr(Follower, "_lay_out", counted)
+    story = Story(replay=False, can=()).begin()
+    sent = dict(story.make() for _ in range(1, 1000))
+    for place in range(1, 1000 + lag):
+        for number, by in ((place, "a"), (place - lag, "b")):
+            if number in sent:
+                story.live(number, sent[number], by=by)
+    trace = story.trace()
+    one = passing(trace, story.info, everything(), horizon=Horizon(batches=32))
+    for index, record in records_of(trace, story.info.name):
+        one.take(index, record)
+    found = one.judged()
+    assert "meanwhile" not in laid_out
+    assert one.follower.lived[0].batches == 1 + len(sent)
+    assert not found.losses
+    assert not found.gaps
+    assert not [outcome for outcome in found.outcomes if outcome.violations]
+    assert any("far behind" in note for note in found.notes) == (lag > 64)
 
 
 def test_what_is_beyond_the_horizon_is_a_note() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.kit.stories import Story, cleared, removed, stored
 
 from kvwire.cache.ledger import State
-from kvwire.conclusion.judging import records_of, show
+from kvwire.conclusion.judging import records_of
+from kvwire.conclusion.showing import show
 from kvwire.history.progress import Moment
 from kvwire.history.timeline import Batch, Gap, Incarnation
 from kvwire.judges.area import Area, Context

@@ -6,17 +6,20 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
 from configparser import ConfigParser
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from tests.kit.needs import needs_program
+from zmq.auth import create_certificates
 
 from kvwire import cli
 from kvwire.cli.examples import commands as every_command
@@ -24,6 +27,7 @@ from kvwire.cli.root import main
 from kvwire.conclusion import expected_failures
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry, resources
+from kvwire_reference.curve import read_public
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -272,3 +276,34 @@ def test_messages_are_judged_as_the_page_says() -> None:
     result = kvwire.judge([(b"kv-events", (0).to_bytes(8, "big"), payload)])
     assert result.summary.verdict in ("PASS", "INCONCLUSIVE"), result.summary.headline
     assert json.dumps(result.summary.headline)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+
+
+@pytest.mark.network
+def test_the_commands_of_the_page_on_curve_work(tmp_path: Path) -> None:
+    """As they stand there, with free ports, and shorter."""
+    for name in ("publisher", "router"):
+        create_certificates(tmp_path, name)
+    (tmp_path / "allowed").write_bytes(read_public(tmp_path / "router.key") + b" the router\n")
+    live, replay = (str(port) for port in free_ports(2))
+    page = (text.replace("5557", live).replace("5657", replay) for text in commands(ROOT / "docs" / "curve.md"))
+    listening = ["--for", "2"]
+    shorter = {"check": ["--quick"], "record": listening, "watch": listening, "doctor": listening}
+    serve, *others = [shlex.split(text)[1:] for text in page]
+    assert (serve[0], [words[0] for words in others]) == ("serve", list(shorter))
+    kvwire = [sys.executable, "-P", "-m", "kvwire"]
+    serve = [*kvwire, *serve, "--replay", f"tcp://127.0.0.1:{replay}"]
+    with subprocess.Popen(serve, cwd=tmp_path, stdout=subprocess.PIPE) as serving:
+        try:
+            assert serving.stdout is not None
+            assert serving.stdout.readline().startswith(b"kvwire check")
+            for words in others:
+                done = subprocess.run([*kvwire, *words, *shorter[words[0]]], cwd=tmp_path, check=False, timeout=120)
+                assert done.returncode in (Exit.CONFORMANT, Exit.NOT_CONFORMANT, Exit.INCONCLUSIVE), words
+                assert done.returncode != Exit.INCONCLUSIVE or words[0] == "watch", words
+        finally:
+            serving.terminate()

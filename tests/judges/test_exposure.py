@@ -10,7 +10,7 @@ from tests.kit.stories import Story
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
-from kvwire.trace.marks import EndpointSeen
+from kvwire.trace.marks import EndpointSeen, Witnesses
 
 
 def seen_at(endpoint: str, event: str = "HANDSHAKE_SUCCEEDED", **shown: Any) -> Story:
@@ -50,6 +50,14 @@ def test_whoever_comes_from_afar_is_asked_who_he_is(endpoint: str, shown: dict[s
 def test_what_is_near_is_nobodys_business(endpoint: str, shown: dict[str, Any]) -> None:
     outcome = seen_at(endpoint, **shown).outcome("EXP-002")
     assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+
+
+def test_with_keys_of_ours_nobody_knows_whether_others_are_asked() -> None:
+    for endpoint, shown in WIDE:
+        story = seen_at(endpoint, **shown)
+        story.note(Witnesses(of=("live-a",), rcvhwm=1, maxmsgsize=1, reconnect_ms=1, curve=True))
+        outcome = story.outcome("EXP-002")
+        assert (outcome.verdict, outcome.witnesses, outcome.violations) == (Verdict.INCONCLUSIVE, 0, 0)
 
 
 def test_other_instances_count_too() -> None:

@@ -185,5 +185,10 @@ def test_an_idle_stream(outcome: Literal["seen", "bound", "busy"], verdict: Verd
     assert idle(outcome).outcome("LIV-002").verdict is verdict
 
 
+@pytest.mark.parametrize("outcome", ["seen", "bound"])
+def test_a_wait_without_a_declared_interval_decides_nothing(outcome: Literal["seen", "bound"]) -> None:
+    assert idle(outcome, None).outcome("LIV-002").verdict in (OPEN, Verdict.NOT_APPLICABLE)
+
+
 def test_no_interval_is_no_claim() -> None:
     assert Story().begin().outcome("LIV-002").reason == "not claimed"

@@ -15,7 +15,8 @@ from tests.kit.stories import Event, Story, block, cleared, everything, payload,
 from tests.kit.whole import Told, passing, told
 
 from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Stream
-from kvwire.conclusion.judging import Passing, records_of
+from kvwire.conclusion.judging import records_of
+from kvwire.conclusion.passing import Passing
 from kvwire.standard.statement import Group, Statement
 from kvwire.trace.records import Trace
 
@@ -51,6 +52,7 @@ def alike(trace: Trace) -> Told:
         assert quick.showing.appearance.events == slow.showing.appearance.events
         assert quick.showing.appearance.form == slow.showing.appearance.form
         assert quick.facts.ledger.resident() == slow.facts.ledger.resident()
+        assert quick.facts.identity.prefixes(4096) == slow.facts.identity.prefixes(4096)
     return expected
 
 

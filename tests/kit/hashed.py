@@ -8,9 +8,11 @@ from typing import Any
 
 from tests.kit.stories import Event, Story
 
+from kvwire.cache.cases import Match, Mismatch, Result, Unknown
 from kvwire.cache.chains import Chains
-from kvwire.cache.parity import Match, Mismatch, Parity, Result, Unknown
-from kvwire.conclusion.judging import records_of, show
+from kvwire.cache.parity import Parity
+from kvwire.conclusion.judging import records_of
+from kvwire.conclusion.showing import show
 from kvwire.hashes.functions import NO_SCOPE, Block, Function, Scope, State, Token
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.judges.area import Context

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.conclusion.judging import judge_stream
+from kvwire.conclusion.showing import Judged
 from kvwire.history.exchanges import SILENT
 from kvwire.history.timeline import DISCONNECTED, Timeline, build
 from kvwire.judges.verdict import Outcome, Verdict

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvwire.conclusion.judging import Passing, Showing, records_of, show
+from kvwire.conclusion.judging import records_of
+from kvwire.conclusion.passing import Passing
+from kvwire.conclusion.showing import Showing, show
 from kvwire.history.follower import HORIZON, Horizon
 from kvwire.history.ranges import Ranges
 from kvwire.judges import AREAS

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.recordings.test_cluster import DISTRIBUTED
 from tests.recordings.test_scrub import CHANGES
 
 from kvwire.judges.verdict import Exit
@@ -31,8 +34,31 @@ ENDS = {"check": {Exit.CONFORMANT}, "judge": {Exit.CONFORMANT, Exit.INCONCLUSIVE
 
 def commands() -> list[str]:
     """The lines of the page's examples."""
-    blocks = re.findall(r"^```\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    return [line for block in blocks("") for line in block.splitlines()]
+
+
+def blocks(language: str) -> list[str]:
+    """What stands in fences of a language."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [block for named, block in found if named == language]
+
+
+@pytest.fixture
+def scheduler() -> Iterator[str]:
+    """The address of a cluster that the page's commands started; empty where there is no Dask."""
+    if not DISTRIBUTED:
+        yield ""
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    (block,) = blocks("sh")
+    with contextlib.ExitStack() as stack:
+        for line in block.splitlines():
+            words = line.replace("8786", port).replace("--nworkers 4", "--nworkers 1").split()
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL))
+            stack.callback(process.send_signal, signal.SIGINT)
+        yield f"tcp://127.0.0.1:{port}"
 
 
 @pytest.fixture
@@ -47,14 +73,16 @@ def served(tmp_path: Path) -> Iterator[Path]:
         process.wait(20)
 
 
-def test_every_command_runs_as_it_stands_there(served: Path) -> None:
+def test_every_command_runs_as_it_stands_there(served: Path, scheduler: str) -> None:
     kvwire = f"{sys.executable} -m kvwire "
     (served / "key").write_bytes(os.urandom(32))
     (served / "recordings").mkdir()
     ran = 0
     for line in commands():
         assert line.startswith("kvwire ")
-        for words, stand_in in STAND_INS.items():
+        if "--cluster" in line and not scheduler:
+            continue
+        for words, stand_in in [*STAND_INS.items(), ("tcp://SCHEDULER:8786", scheduler)]:
             line = line.replace(words, stand_in)
         verb = line.split()[1]
         done = subprocess.run(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -11,8 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.trace.test_recordings import run, streamed
+from tests.watch.test_together import told
 
 from kvwire import cli
+from kvwire.conclusion.result import Total
 from kvwire.judges.verdict import Exit
 from kvwire.recordings import judging, many
 from kvwire.recordings.judging import Answer, Asked, answer, dumped
@@ -89,7 +95,7 @@ def test_one_stream_comes_out_whatever_the_number_of_workers(folder: Path) -> No
     assert stream(list(answers(found, Asked(), 3, told.append))) == stream(alone)
     assert told[-1] == len(found)
     by_name = {one.recording.name: one for one in alone}
-    assert by_name["none.mcap"].recording.error.endswith("none.mcap: not an MCAP file: it begins with other bytes")
+    assert by_name["none.mcap"].recording.error == "not an MCAP file: it begins with other bytes"
     assert by_name["cut.kvtrace"].recording.ended == "cut"
     ours = by_name["mutant-integer-ts.mcap"].result
     single = answer(Unit(name="x", paths=(SESSIONS / "mutant-integer-ts.kvtrace",)), Asked()).result
@@ -151,10 +157,10 @@ def test_a_fault_of_the_harness_is_the_error_of_one_recording(
 ) -> None:
     real = judging.read
 
-    def broken(recording: files.Recording, asked: Asked) -> object:
+    def broken(recording: files.Recording, asked: Asked, **fields: object) -> object:
         if recording.header.target.startswith("mutant:"):
             raise KeyError("planted")
-        return real(recording, asked)
+        return real(recording, asked, **fields)  # type: ignore[arg-type]
 
     monkeypatch.setattr(judging, "read", broken)
     errors = [one.recording.error for one in answers(units([folder]), Asked(), 1) if one.recording.error]
@@ -174,6 +180,53 @@ def test_the_command_judges_a_folder(folder: Path, tmp_path: Path, capsys: pytes
     assert rows[-1].startswith("7 recordings: 1 ERROR, 1 FAIL, ")
     assert "FAIL          mutant-integer-ts.mcap: 10 batches; breaks BAT-002" in "\n".join(rows)
     assert any(row.startswith("INCONCLUSIVE  cut.kvtrace:") and "cut short" in row for row in rows)
+
+
+def test_what_recordings_show_together_is_said_once_and_stands_in_the_last_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    for name, algorithm in (("a", "v1_block_key"), ("b", "v2_sha256_64/u32")):
+        trace = told(algorithm)
+        streams = (msgspec.structs.replace(trace.header.streams[0], endpoint=f"tcp://{name}:5557"),)
+        header = msgspec.structs.replace(trace.header, streams=streams, profile="core", clock_ns=10**18)
+        files.write(msgspec.structs.replace(trace, header=header), fleet / f"{name}.mcap")
+    outs = [tmp_path / "one", tmp_path / "two"]
+    for out, n in zip(outs, "12", strict=True):
+        assert cli.run(["judge", str(fleet), "--json", str(out), "--workers", n]) in (
+            Exit.CONFORMANT,
+            Exit.INCONCLUSIVE,
+        )
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    last = outs[0].read_bytes().splitlines()[-1]
+    total = msgspec.json.decode(last, type=Total)
+    assert [notice.what for notice in total.notices] == ["one-rank", "hashes-differ"]
+    assert schemas.validate("result", msgspec.json.decode(last)) == []
+    assert cli.run(["verify", str(outs[0]), str(fleet)]) == Exit.CONFORMANT
+    printed = capsys.readouterr().out
+    assert printed.count("two streams carry rank 0: a.mcap, b.mcap\n") == 2
+    assert printed.count("b.mcap and a.mcap hash one prompt differently: 0 of 8 shared prefixes alike") == 2
+
+
+def test_on_a_terminal_a_row_does_not_stand_behind_the_line_of_progress(folder: Path) -> None:
+    leader, follower = os.openpty()
+    named = [str(folder / name) for name in ("clear.kvtrace", "gap.kvtrace.gz", "eviction.kvtrace")]
+    command = [sys.executable, "-m", "kvwire", "judge", *named, "--workers", "1"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, stdout=follower, stderr=follower, env=environment) as process:
+        os.close(follower)
+        said = b""
+        with contextlib.suppress(OSError):  # Linux's word for the end of a terminal
+            while block := os.read(leader, 65536):
+                said += block
+        process.wait(60)
+    os.close(leader)
+    text = said.decode()
+    assert "judged 2 of 3 …" in text
+    assert "3 recordings: 1 INCONCLUSIVE, 2 PASS" in text
+    erased = re.split(r"\x1b\[[0-9]?K", text)
+    assert not [line for line in erased if " of 3 …" in line and "PASS" in line]
 
 
 def test_what_is_of_one_result_only_is_refused_for_several(folder: Path, tmp_path: Path) -> None:

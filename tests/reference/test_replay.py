@@ -261,7 +261,7 @@ def test_a_client_given_up_gets_no_end_marker_and_may_ask_again(peer: Peer, room
         assert answer(dealer) == (list(range(450, 501)), True)
 
 
-def test_clients_and_waiting_requests_are_bounded(peer: Peer, room: Path) -> None:
+def test_who_exceeds_the_clients_waits_for_a_turn_and_waiting_requests_are_bounded(peer: Peer, room: Path) -> None:
     with replaying(room, replay_limits=ReplayLimits(clients=1, waiting_per_client=2)) as publisher:
         retain(publisher, 500)
         first, second = client(peer, publisher, mark=1), client(peer, publisher)
@@ -269,12 +269,19 @@ def test_clients_and_waiting_requests_are_bounded(peer: Peer, room: Path) -> Non
             first.send_multipart(replay_request_frames(0))
         until(lambda: publisher.replay_counters.refused == 2)
         second.send_multipart(replay_request_frames(0))
-        until(lambda: publisher.replay_counters.refused == 3)
+        assert answer(second) == (list(range(501)), True)
         assert [answer(first) for _ in range(3)] == [(list(range(501)), True)] * 3
         assert not first.poll(SILENCE_MS)
         assert not second.poll(0)
-        second.send_multipart(replay_request_frames(0))
-        assert answer(second) == (list(range(501)), True)
+
+
+def test_where_too_many_wait_a_request_is_dropped(peer: Peer, room: Path) -> None:
+    with replaying(room, replay_limits=ReplayLimits(clients=1, line=1)) as publisher:
+        retain(publisher, 500)
+        slow = [client(peer, publisher, mark=1) for _ in range(3)]
+        for dealer in slow:
+            dealer.send_multipart(replay_request_frames(0))
+        until(lambda: publisher.replay_counters.refused == 1)
 
 
 # The parts

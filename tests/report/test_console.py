@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.conclusion.test_notices import RANKS, heard, rounds, trace
 from tests.conclusion.test_summary import LOST, told
-from tests.kit.stories import Story, stored
+from tests.kit.stories import Story, removed, stored
 
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.result import Trouble
@@ -90,7 +90,8 @@ def test_a_sentence_that_many_streams_break_is_shown_once() -> None:
     ]
     text = report(msgspec.structs.replace(made, records=tuple(records)))
     assert text.count("FAIL KVW-ENV-005 on rank-0 and 31 more streams") == 1
-    assert text.count("KVW-ENV-005") == 2  # and how to see it again
+    assert text.count("KVW-ENV-005") == 1
+    assert text.count("--only ENV-005") == 1
 
 
 def test_lines_of_areas_are_not_broken_within_one() -> None:
@@ -129,3 +130,44 @@ def test_every_reason_has_words() -> None:
 )
 def test_one_is_singular(text: str, one: str) -> None:
     assert singular(text) == one
+
+
+def chained() -> Story:
+    """A chain that hangs on a block which was removed: one cause, and what follows from it in the same store."""
+    story = Story().begin()
+    story.send(stored("ab", lora_id=1))
+    story.send(removed("a"))
+    story.send(stored("b", parent="a", lora_id=2))
+    return story
+
+
+def test_a_failure_is_told_under_the_one_that_it_follows_from_and_all_are_counted() -> None:
+    made = told(chained())
+    text = report(made)
+    broken = [
+        one for one in conclude(made, registry.load(), registry.profile("core")).outcomes if one.verdict == "FAIL"
+    ]
+    heads = [one for one in broken if not one.follows]
+    assert 0 < len(heads) < len(broken)
+    assert len(re.findall("^FAIL KVW-", text, re.MULTILINE)) == len(heads)
+    assert len(re.findall("^  with it  FAIL ", text, re.MULTILINE)) == len(broken) - len(heads)
+    assert f" {len(broken)} FAIL" in text
+    again = " ".join(text.split()).partition("again: ")[2]
+    for one in broken:
+        if one.follows == heads[0].requirement or one is heads[0]:
+            assert f"--only {one.requirement.removeprefix('KVW-')}" in again
+    verbose = report(made, verbose=True)
+    assert len(re.findall("^FAIL KVW-", verbose, re.MULTILINE)) == len(broken)
+
+
+def test_what_is_open_says_how_it_is_closed_and_long_lists_are_short() -> None:
+    text = report(told())
+    assert "to close it: run with --thorough, or let its engine do such things meanwhile" in text
+    assert re.search(r"open, nothing was seen that could have broken it: .*?LIV-001 003…007", " ".join(text.split()))
+    passive = report(trace(heard(*range(1, 10)), target="zmq:"))
+    assert "to close it: listen for longer while it works (--for 60)" in passive
+
+
+def test_a_finding_says_what_was_done_just_before_and_of_which_adapter_it_is() -> None:
+    text = " ".join(report(told(chained())).split())
+    assert "in BlockStored of 1 hash, medium GPU, adapter 2" in text

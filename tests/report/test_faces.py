@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -216,3 +217,22 @@ def test_what_is_said_of_the_run_as_a_whole_comes_first() -> None:
     first = next(cases(RESULTS["lost"]))
     assert first.name == RUN
     assert "connection to s lost" in first.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "under"),
+    [
+        ("markdown", r"\n\| \*\*FAIL\*\* ", r"\n\| ↳ \*\*FAIL\*\* "),
+        ("html", r'<ul class="brief">\n<li><a [^>]*>FAIL', r'<ul aria-label="Broken with it"><li><a [^>]*>FAIL'),
+    ],
+)
+def test_failures_are_grouped_alike_in_each_face(kind: Format, head: str, under: str) -> None:
+    story = Story().begin()
+    story.send(stored("ab", lora_id=1))
+    story.send(stored("b", parent="a", lora_id=2))
+    report = concluded(told(story))
+    assert [one for one in report.outcomes if one.follows]
+    shown = face([report], kind).decode()
+    assert re.search(head, shown)
+    assert re.search(under, shown)
+    assert "to close it: " in shown.lower()

@@ -10,8 +10,8 @@ from tests.kit.stories import Story, cleared, everything, stored
 from kvwire.conclusion import result
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.diagnosis import beginning
-from kvwire.conclusion.diagnosis.diagnosis import diagnose
 from kvwire.conclusion.diagnosis.recognition import seeded
+from kvwire.conclusion.doctor import diagnose
 from kvwire.conclusion.result import Result
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.report.faces import Format, face
@@ -23,7 +23,7 @@ def passive(*stories: Story) -> Trace:
     """One run over several engines in which nothing was done to them."""
     traces = [story.trace() for story in stories]
     streams = tuple(info for one in traces for info in one.header.streams)
-    header = msgspec.structs.replace(traces[0].header, streams=streams, can=(), level="passive")
+    header = msgspec.structs.replace(traces[0].header, streams=streams, can=(), level="passive", profile="multimodal")
     return msgspec.structs.replace(
         traces[0], header=header, records=tuple(record for one in traces for record in one.records)
     )

@@ -96,6 +96,13 @@ def test_a_line_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a line of more than 1000 bytes, when v1-known-root was waited for" in result.stderr
 
 
+def test_one_that_says_nothing_but_trouble_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filtering, "TROUBLES", 50)
+    result = run("verify", *V1, "--", sys.executable, "-c", "while True: print('y')")
+    assert result.exit_code == 4
+    assert "50 lines that were no answers, and no end of them: it was given up" in result.stderr
+
+
 def test_everything_unsupported_is_inconclusive() -> None:
     result = run("verify", "--only", "endpoint", "--", sys.executable, FILTERS, "good")
     assert result.exit_code == 3

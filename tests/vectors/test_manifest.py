@@ -91,3 +91,22 @@ def test_access() -> None:
         access.load("hash/v3")
     with pytest.raises(registry.UnknownNameError, match="no schema 'kvwire/vectors/hash/9'"):
         access.decode(b'{"schema": "kvwire/vectors/hash/9"}')
+
+
+@pytest.mark.parametrize(
+    "path", ["../x.json", "/etc/x.json", "hash/../../x.json", "", ".", "a//b", "a\\b", "a\x1b.json"]
+)
+def test_a_manifest_names_nothing_outside_its_folder(tmp_path: Path, path: str) -> None:
+    whole = json.loads((FOLDER / manifest.NAME).read_bytes())
+    whole["files"][0]["path"] = path
+    (tmp_path / manifest.NAME).write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(DamageError, match="no path inside this folder"):
+        manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(("field", "value"), [("schema", "kvwire/vectors/manifest/2"), ("spec_edition", "7")])
+def test_a_manifest_of_another_edition_is_refused(tmp_path: Path, field: str, value: str) -> None:
+    whole = json.loads((FOLDER / manifest.NAME).read_bytes()) | {field: value}
+    (tmp_path / manifest.NAME).write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(DamageError, match="this harness knows"):
+        manifest.read(tmp_path)

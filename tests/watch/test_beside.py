@@ -18,6 +18,7 @@ from kvwire.trace.records import Trace
 from kvwire.watch.beside import FAILED_HANDSHAKES, Beside, Violations
 from kvwire.watch.lines import Line, Lines
 from kvwire.watch.metrics import View, WatchCollector
+from kvwire.watch.together import Together
 
 
 class Watched:
@@ -27,6 +28,7 @@ class Watched:
         self.said: list[Line] = []
         self.lines = Lines(self.said.append, time.monotonic())
         self.beside = Beside("t", self.lines, "core", Wanted(), replays=replays, silent_s=silent_s)
+        self.together = Together(self.lines, [self.beside])
         self._story: Story | None = None
         self._took = 0
 
@@ -40,7 +42,12 @@ class Watched:
         return self
 
     def whats(self) -> list[str]:
-        self.beside.look(time.monotonic())
+        return self.look(time.monotonic())
+
+    def look(self, now: float) -> list[str]:
+        states, _ = self.beside.look(now)
+        self.together.look(now, states)
+        self.lines.push()
         return [line.what for line in self.said]
 
 
@@ -115,7 +122,7 @@ def test_a_silent_stream_is_told_and_is_told_to_be_back() -> None:
     later = time.monotonic() + 1.0
     (state,), _ = watched.beside.look(later)
     assert state.unwell.startswith("connected, and nothing came for 1 s")
-    watched.beside.look(later)
+    watched.look(later)
     story.send(cleared())
     assert watched.take(story).whats() == ["connected", "silent", "heard-again"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kvwire.watch.pauses import FLOOR_S, HOUR_S, TIMES, Pauses
+from kvwire.history.rhythm import TIMES
+from kvwire.watch.pauses import FLOOR_S, HOUR_S, Pauses
 
 
 def told(pauses: Pauses, *times: float) -> Pauses:

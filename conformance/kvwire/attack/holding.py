@@ -60,6 +60,8 @@ class Held:
         self.cut: list[int] = []
         self._fds: dict[int, int] = {}
         """Descriptor → inode: a number that was given again is another inode."""
+        self.unread = 0
+        """How often bytes waited to be read, while the process grew and no message was taken."""
         self._before = 0
 
     def connected(self, fd: int) -> None:
@@ -80,6 +82,10 @@ class Held:
         """Whether no message was taken since this was asked last."""
         before, self._before = self._before, self.taken
         return before == self.taken
+
+    def look(self) -> None:
+        """Note whether bytes wait and no message comes."""
+        self.unread = self.unread + any(map(_unread, self.open())) if self.idle() else 0
 
 
 class Guard:
@@ -117,13 +123,14 @@ class Guard:
             with self._lock:
                 if not self._watched:
                     return
+                if self._grown() <= self.most // 4:
+                    continue
+                for held in self._watched:
+                    held.look()
                 if self._grown() > self.most:
                     _trim(0)
                     if (grown := self._grown()) > self.most:
                         self._cut(grown)
-                else:
-                    for held in self._watched:
-                        held.idle()
 
     def _grown(self) -> int:
         return (resident() or 0) - self._base
@@ -131,9 +138,10 @@ class Guard:
     def _cut(self, grown: int) -> None:
         every = [(held, fd) for held in self._watched for fd in held.open()]
         counted = [(held, fd) for held, fd in every if _received(fd) - held.taken_bytes > self.most // 4]
-        idle = {id(held) for held in self._watched if held.idle()}
-        waiting = [(held, fd) for held, fd in every if id(held) in idle and _unread(fd)]
+        most = max((held.unread for held in self._watched), default=0)
+        waiting = [(held, fd) for held, fd in every if held.unread and held.unread > most // 2]
         for held, fd in counted or waiting or every:
+            held.unread = 0
             held.cut.append(grown)
             held.disconnected(fd)
             _shutdown(fd)

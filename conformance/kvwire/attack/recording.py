@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.probes.kit.replay_client import ReplayClients
 from kvwire.attack.run import default_profile
 from kvwire.attack.targets.listening import ListenTarget
@@ -28,11 +29,12 @@ LIVE = "live"
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a recording: messages that were heard, by the witness that heard the most of each stream.
 
-    ``failed`` says why it ended before its time; None where it did not.
+    ``failed`` says why it ended before its time; None where it did not. ``refused`` is why a handshake failed.
     """
 
     batches: int
     connected: bool
+    refused: str = ""
     failed: str | None = None
 
 
@@ -44,11 +46,17 @@ class Reception:
     """
 
     def __init__(
-        self, target: ListenTarget, sink: Sink, *, replays: bool = False, patience: Patience = PATIENCE
+        self,
+        target: ListenTarget,
+        sink: Sink,
+        *,
+        replays: bool = False,
+        patience: Patience = PATIENCE,
+        curve: Curve | None = None,
     ) -> None:
         self.target = target
         self.sink = sink
-        self.recorder = Recorder(sink=sink, keep=False, patience=patience)
+        self.recorder = Recorder(sink=sink, keep=False, patience=patience, curve=curve)
         self._streams = target.statement.streams
         self._replays = replays
         self._opened: Opened | None = None
@@ -105,6 +113,7 @@ class Reception:
         trouble = self._trouble or (DEAF if self._opened is not None and recorder.deaf else "")
         of = {stream.name: recorder.witnesses(stream.name) for stream in streams}
         reached = [any(recorder.handshakes(name, source) for source in of[name]) for name in of]
+        refused = next(filter(None, (recorder.refusal(name, source) for name in of for source in of[name])), "")
         batches = self.heard
         if self._clients is not None:
             self._clients.__exit__(None, None, None)
@@ -115,7 +124,9 @@ class Reception:
                 recorder.note(Unreachable(endpoint=stream.endpoint, of=names, bound_s=bound), stream.name)
         recorder.note(ProbeMark(name=LIVE, phase="ends"))
         self.sink.end()
-        return Recorded(batches=batches, connected=any(reached), failed=self.sink.failed or trouble or None)
+        return Recorded(
+            batches=batches, connected=any(reached), refused=refused, failed=self.sink.failed or trouble or None
+        )
 
 
 def record(
@@ -126,12 +137,13 @@ def record(
     batches: int | None = None,
     stopped: Callable[[], bool],
     tell: Callable[[int], None] = lambda _: None,
+    curve: Curve | None = None,
 ) -> Recorded:
     """Write down what a publisher sends: until ``stopped``, for ``seconds``, or until so many ``batches`` in all.
 
     ``tell`` is given the count of batches again and again.
     """
-    reception = Reception(target, sink)
+    reception = Reception(target, sink, curve=curve)
     began = time.monotonic()
 
     def over() -> bool:
@@ -165,6 +177,7 @@ def _header(target: ListenTarget, opened: Opened, *, replays: bool) -> Header:
         profile=default_profile(opened.statement, streams),
         implementation=opened.implementation,
         probes=(LIVE,),
+        clock_ns=time.time_ns() - time.monotonic_ns(),
         statement=opened.statement,
         streams=infos,
     )

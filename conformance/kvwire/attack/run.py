@@ -15,7 +15,7 @@ import msgspec
 import zmq
 
 from kvwire.attack.endings import Endings
-from kvwire.attack.probes.catalog import PROBES, plan
+from kvwire.attack.probes.catalog import ASIDE, PROBES, plan
 from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
 from kvwire.attack.witness import Recorder, WitnessError
@@ -163,7 +163,8 @@ class Course:
         """What a run is to do with this target."""
         able = plan(session, "thorough")
         if settings.probes is not None:
-            return cls(tuple(probe for probe in able if probe.name in settings.probes))
+            aside = (probe for probe in ASIDE if probe.applies(session))
+            return cls(tuple(probe for probe in (*able, *aside) if probe.name in settings.probes))
         chosen = plan(session, settings.mode, settings.only)
         left = {probe.name: _left(probe, session, settings) for probe in able if probe not in chosen}
         course = cls(chosen, left)
@@ -212,7 +213,9 @@ def _probe(session: Session, opened: Opened, course: Course, progress: Progress)
             course.cut(over)
             break
         probe = course.todo[0]
-        progress(f"probe {probe.name}")
+        count = len(course.probes) + len(course.todo)
+        place = f"{len(course.probes) + 1} of {count}" if count > 1 else ""
+        progress(f"probe {probe.name} ({place}{', ' if place else ''}{session.left():.0f} s left at most)")
         course.probes.append(probe.name)
         try:
             probe(session)

@@ -14,17 +14,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from kvwire.attack.curve import Curve, hand_over
 from kvwire.attack.endings import Endings
 from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
     DRAIN_S,
-    FRAME_BYTES,
     LENGTH_BYTES,
     MAXMSGSIZE,
     PATIENCE,
@@ -42,8 +42,9 @@ from kvwire.standard.statement import Stream
 from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.calls import Call
 from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.handshakes import refusal
 from kvwire.trace.marks import Stalled, Trouble, Witnesses
-from kvwire.trace.records import LIVE, Header, Record, Source
+from kvwire.trace.records import HELD_BYTES, LIVE, Header, HeldFrames, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
 
 READ_BYTES = 1 << 20
@@ -51,12 +52,6 @@ TICK_S = 0.02
 """How often a waiting condition is asked at least."""
 END_S = 2.0
 """How long each step of ending a child may take."""
-TRACE_BYTES = 192 * 1024**2
-"""How much a recorder holds in memory: the bytes of frames, and what each record and frame costs beside them. Beyond it
-says so and records no more messages.
-"""
-RECORD_BYTES = 1024
-"""What a record costs beside its frames."""
 
 
 class WitnessError(Exception):
@@ -90,14 +85,17 @@ class Sink(Protocol):
 class Witness:
     """One child process that subscribes to everything on every stream of a run."""
 
-    def __init__(self, source: Source, streams: Sequence[Stream], patience: Patience) -> None:
+    def __init__(
+        self, source: Source, streams: Sequence[Stream], patience: Patience, curve: Curve | None = None
+    ) -> None:
         self.source = source
         self.streams = tuple(stream.name for stream in streams)
         self.ready = False
         self.closing = False
         self._buffer = bytearray()
         self._decode = msgspec.msgpack.Decoder(list[Item]).decode
-        config = Config(tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams), patience)
+        places = tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams)
+        config = Config(places, patience, curve=curve is not None)
         package = str(Path(__file__).parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
@@ -109,6 +107,10 @@ class Witness:
             process_group=0,  # out of reach of the terminal's interrupt, from the first moment
         )
         assert self.process.stdout is not None
+        assert self.process.stdin is not None
+        if curve is not None:
+            with suppress(BrokenPipeError):  # it has ended already, which is seen where it is read
+                hand_over(curve, self.process.stdin)
         self.fd = self.process.stdout.fileno()
         os.set_blocking(self.fd, False)
 
@@ -178,7 +180,7 @@ def whole() -> Iterator[None]:
 class _Sight:
     """What one source has shown of one stream, counted."""
 
-    __slots__ = ("disconnects", "handshakes", "last", "live", "payload")
+    __slots__ = ("disconnects", "handshakes", "last", "live", "payload", "refusal")
 
     def __init__(self) -> None:
         self.live = 0
@@ -186,28 +188,33 @@ class _Sight:
         self.payload = b""
         self.handshakes = 0
         self.disconnects = 0
+        self.refusal = ""
 
 
 class Recorder:
     """Writes the trace of a run, and knows cheaply what is in it.
 
     ``ways`` gives, by live witness, the endpoint that it connects to instead of a stream's: that of a relay, say.
+    Of messages ``trace_bytes`` are held, by their weight; beyond that it says so and records no more of them.
     ``sink`` is written to besides, as records come; without ``keep`` to nothing else, and with no bound.
     """
 
     def __init__(
         self,
-        trace_bytes: int = TRACE_BYTES,
+        trace_bytes: int = HELD_BYTES,
         ways: Mapping[Source, Callable[[str], str]] | None = None,
         sink: Sink | None = None,
         *,
         keep: bool = True,
         patience: Patience = PATIENCE,
+        curve: Curve | None = None,
     ) -> None:
         self._ways = {} if ways is None else ways
         self.sink = sink
         self._keep = keep
         self._patience = patience
+        self.curve = curve
+        """Who every client of ours is, where the publisher asks."""
         self.records: list[Record] = []
         self.full = False
         """Whether the bound on recorded bytes was reached: the run should end."""
@@ -222,6 +229,7 @@ class Recorder:
         self._sights: dict[tuple[str, str], _Sight] = {}
         self._newest: dict[str, int | None] = {}
         self._left = trace_bytes
+        self._frames = HeldFrames()
         self._left_out = 0
         """Messages that came when the trace was full."""
         self._must_survive: tuple[str, ...] = ()
@@ -238,14 +246,16 @@ class Recorder:
         t_ns: int | None = None,
     ) -> Record:
         """Write down what a socket received, unless the trace is full; ``t_ns`` is now unless given."""
+        room = self._room(frames)
+        held = room and self._keep
         record = Record(
             t_ns=time.monotonic_ns() if t_ns is None else t_ns,
             source=source,
             stream=stream,
             connection=connection,
-            frames=frames,
+            frames=self._frames.hold(frames) if held else frames,
         )
-        return self._add(record) if self._room(frames) else record
+        return self._add(record) if room else record
 
     def note(
         self, detail: Detail, stream: str = "", *, connection: int | None = None, t_ns: int | None = None
@@ -326,10 +336,18 @@ class Recorder:
         """
         for source in LIVE:
             if mine := [stream for stream in streams if source is LIVE[0] or stream.mode == "connect"]:
-                self._witnesses[source] = Witness(source, [self._on_its_way(source, s) for s in mine], self._patience)
+                self._witnesses[source] = Witness(
+                    source, [self._on_its_way(source, s) for s in mine], self._patience, self.curve
+                )
         for stream in streams:
             of = tuple(source.value for source in self.witnesses(stream.name))
-            options = Witnesses(of=of, rcvhwm=self._patience.rcvhwm, maxmsgsize=MAXMSGSIZE, reconnect_ms=RECONNECT_MS)
+            options = Witnesses(
+                of=of,
+                rcvhwm=self._patience.rcvhwm,
+                maxmsgsize=MAXMSGSIZE,
+                reconnect_ms=RECONNECT_MS,
+                curve=self.curve is not None or None,
+            )
             self.note(options, stream.name)
         witnesses = self._witnesses.values()
         if not self.wait(lambda: all(w.ready for w in witnesses), bound_s):
@@ -437,7 +455,7 @@ class Recorder:
     def _room(self, frames: tuple[bytes, ...]) -> bool:
         if not self._keep:
             return True
-        self._left -= RECORD_BYTES + sum(map(len, frames)) + FRAME_BYTES * len(frames)
+        self._left -= self._frames.weight(frames)
         if self._left < 0 and not self.full:
             self.full = True
             self.note(Trouble(text="the trace is full: what came later is not in it"))
@@ -473,6 +491,7 @@ class Recorder:
             sight = self._sight(record.stream, record.detail.of)
             sight.handshakes += record.event == "HANDSHAKE_SUCCEEDED"
             sight.disconnects += record.event == "DISCONNECTED"
+            sight.refusal = refusal(record.detail.event, curve=self.curve is not None) or sight.refusal
 
     def live_count(self, stream: str, source: str) -> int:
         """Messages that a witness has delivered of a stream, malformed ones included."""
@@ -485,6 +504,10 @@ class Recorder:
     def handshakes(self, stream: str, source: str) -> int:
         """Handshakes of a witness, or of a replay client, on a stream."""
         return self._sight(stream, source).handshakes
+
+    def refusal(self, stream: str, source: str) -> str:
+        """Why a handshake of a source on a stream failed, in words; empty where none did."""
+        return self._sight(stream, source).refusal
 
     def disconnects(self, stream: str, source: str) -> int:
         """Completed connections of a witness on a stream that have ended."""

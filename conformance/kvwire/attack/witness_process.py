@@ -24,8 +24,10 @@ from typing import Literal
 import msgspec
 import zmq
 
+from kvwire.attack.curve import Curve, handed_over
 from kvwire.attack.holding import HERE
 from kvwire.attack.stalls import StallWatch
+from kvwire.trace.records import weight
 
 RCVHWM = 100_000
 """Messages that may wait in a subscriber: raised, so that a pause of this process loses nothing."""
@@ -49,8 +51,6 @@ PAUSE_S = 0.005
 """How long nothing is taken, between two bursts, while what was taken is not taken off this process."""
 BURST_BYTES = 1024 * 1024
 """And bytes."""
-FRAME_BYTES = 64
-"""What a frame costs beside its bytes."""
 POLL_MS = 200
 DRAIN_S = 2.0
 """How long it goes on handing over after it was told to end."""
@@ -101,10 +101,14 @@ PATIENCE = Patience()
 
 
 class Config(msgspec.Struct, frozen=True):
-    """What the child is told: the streams to subscribe to. An item names its stream by the index in ``places``."""
+    """What the child is told: the streams to subscribe to. An item names its stream by the index in ``places``.
+
+    ``curve``: keys come first on its standard input.
+    """
 
     places: tuple[Place, ...]
     patience: Patience = PATIENCE
+    curve: bool = False
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -155,10 +159,9 @@ class Monitor:
 
     def took(self, frames: Sequence[bytes]) -> int:
         """Count a message that was taken from the socket, and return what it costs."""
-        size = sum(map(len, frames))
         self.held.taken += 1
-        self.held.taken_bytes += size + 2 * len(frames)
-        return size + FRAME_BYTES * len(frames)
+        self.held.taken_bytes += sum(map(len, frames)) + 2 * len(frames)
+        return weight(frames)
 
     def said_cut(self) -> str:
         """What is to be said, once, of a connection that was ended for what libzmq held of it; empty where none was."""
@@ -176,8 +179,10 @@ class Monitor:
         self.socket.close(0)
 
 
-def prepare(opened: Socket, endpoint: str) -> None:
+def prepare(opened: Socket, endpoint: str, curve: Curve | None = None) -> None:
     """The options of every socket of the harness that hears strangers."""
+    if curve is not None:
+        curve.use(opened)
     opened.set(zmq.LINGER, 0)
     opened.set(zmq.RCVHWM, RCVHWM)
     opened.set(zmq.MAXMSGSIZE, MAXMSGSIZE)
@@ -191,13 +196,16 @@ def prepare(opened: Socket, endpoint: str) -> None:
 
 
 class _Subscriber:
-    def __init__(self, context: zmq.Context[Socket], index: int, place: Place, patience: Patience) -> None:
+    def __init__(
+        self, context: zmq.Context[Socket], index: int, place: Place, config: Config, curve: Curve | None
+    ) -> None:
+        patience = config.patience
         self.index = index
         self.place = place
         self.dropped = 0
         """Messages that were thrown away since it was said."""
         self.socket = context.socket(zmq.SUB)
-        prepare(self.socket, place.endpoint)
+        prepare(self.socket, place.endpoint, curve)
         self.socket.set(zmq.RCVHWM, patience.rcvhwm)
         self.socket.set(zmq.RECONNECT_IVL_MAX, patience.reconnect_max_ms)
         self.socket.subscribe(b"")
@@ -288,11 +296,11 @@ class _Outbox:
                 self._chunks[0] = chunk[written:]
 
 
-def _open(context: zmq.Context[Socket], config: Config, out: list[Item]) -> list[_Subscriber]:
+def _open(context: zmq.Context[Socket], config: Config, curve: Curve | None, out: list[Item]) -> list[_Subscriber]:
     opened: list[_Subscriber] = []
     for index, place in enumerate(config.places):
         try:
-            opened.append(_Subscriber(context, index, place, config.patience))
+            opened.append(_Subscriber(context, index, place, config, curve))
         except zmq.ZMQError as error:
             out.append(Item(index, time.monotonic_ns(), 0, event=TROUBLE, text=f"{place.endpoint}: {error}"))
     out.append(Item(0, time.monotonic_ns(), 0, event=READY))
@@ -335,14 +343,14 @@ def _hand_over(subscribers: list[_Subscriber], outbox: _Outbox) -> None:
             time.sleep(0.001)
 
 
-def run(config: Config, stdin: int, stdout: int) -> None:
+def run(config: Config, stdin: int, stdout: int, curve: Curve | None = None) -> None:
     """Subscribe and hand on until ``stdin`` ends or the parent is gone."""
     context: zmq.Context[Socket] = zmq.Context()
     outbox = _Outbox(stdout, config.patience.waiting_bytes)
     items: list[Item] = []
     watch = StallWatch()
     watch.start()
-    subscribers = _open(context, config, items)
+    subscribers = _open(context, config, curve, items)
     poller = zmq.Poller()
     poller.register(stdin, zmq.POLLIN)
     by_socket: dict[Socket | int, _Subscriber] = {}
@@ -385,7 +393,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     HERE.most = HELD_BYTES
     config = msgspec.json.decode(sys.argv[1], type=Config)
-    run(config, sys.stdin.fileno(), sys.stdout.fileno())
+    curve = handed_over(sys.stdin.buffer) if config.curve else None
+    run(config, sys.stdin.fileno(), sys.stdout.fileno(), curve)
 
 
 if __name__ == "__main__":

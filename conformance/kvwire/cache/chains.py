@@ -13,7 +13,7 @@ from __future__ import annotations
 import bisect
 import zlib
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -251,6 +251,22 @@ class Chains:
             under.above = text
             strand, at = under, last
         return text
+
+    def texts(self) -> Iterator[tuple[Text, int]]:
+        """The text and the hash of every remembered block in whose chain nothing but text was seen, from its root."""
+        seen: set[int] = set()
+        for value, held in self._links.kept.items():
+            if not isinstance(held, Strand):
+                if held.plain and held.text is not None:
+                    yield held.text, value
+            elif held.plain and held.rooted and id(held) not in seen:
+                seen.add(id(held))
+                text = self._text_above(held)
+                for at, own in enumerate(held.hashes if text is not None else ()):
+                    assert text is not None
+                    text = text.longer(held.own(at))
+                    if self._links.kept.get(own) is held:
+                        yield text, own
 
     @property
     def window(self) -> Window[int, Link | Strand]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kvwire.cache.cases import Place
 from kvwire.cache.chains import Strand
-from kvwire.cache.parity import Place
 
 if TYPE_CHECKING:
     from kvwire.hashes.columns import Columns

@@ -6,12 +6,13 @@ These comparisons need no hash function and so hold for ``opaque`` hashes too.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from kvwire.cache.chains import Chain, Chains, Link, Window
+from kvwire.cache.chains import Chain, Chains, Link, Text, Window
 from kvwire.hashes.functions import Scope
 from kvwire.hashes.keys import extra_keys
 from kvwire.history.timeline import Batch
@@ -156,6 +157,20 @@ class Identity:
         self._adapters.clear()
         self._tags.clear()
         self._media.clear()
+
+    def prefixes(self, count: int) -> dict[Text, tuple[int, ...]]:
+        """Of this incarnation the hashes of prefixes of which no adapter or scope is named, by their tokens, in order.
+
+        At most so many: those with the smallest checksums, which choose alike in every stream.
+        """
+        windows: tuple[Iterable[Mapping[Adapter, int] | Mapping[Tag, int]], ...]
+        windows = (self._adapters.kept.values(), self._tags.kept.values())
+        scoped = {value for window in windows for names in window for value in names.values()}
+        found: dict[Text, set[int]] = {}
+        for text, value in self.chains.texts():
+            if value not in scoped:
+                found.setdefault(text, set()).add(value)
+        return {text: tuple(sorted(found[text])) for text in heapq.nsmallest(count, found)}
 
     def hole(self) -> None:
         """Something is missing: a block can have gone to another medium, and come back."""

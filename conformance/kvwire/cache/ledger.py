@@ -245,6 +245,26 @@ class Ledger:
             self._groups.setdefault(location.group, []).append((location, blocks))
         return blocks
 
+    @property
+    def known(self) -> int:
+        """Of how many blocks something is known, over all locations."""
+        return sum(map(len, self._places.values()))
+
+    @property
+    def locations(self) -> int:
+        """How many locations were looked at."""
+        return len(self._places)
+
+    def named(self, cleared: Cleared) -> frozenset[Key]:
+        """Every block that is known to be resident where a clear names."""
+        return frozenset(
+            Key(location, value)
+            for location, blocks in self._places.items()
+            if cleared.names(location)
+            for value, count in blocks.items()
+            if count
+        )
+
     def knows(self, location: Location) -> bool:
         """Whether blocks of a location were looked at before."""
         return location in self._places

@@ -20,6 +20,7 @@ from typing import Literal
 
 import msgspec
 
+from kvwire.cache.cases import Attempt, Case, Examples, Match, Mismatch, Place, Result, Unknown, step
 from kvwire.cache.chains import WINDOW, Chains, Link, Strand, Window
 from kvwire.hashes.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, named, root_key
 from kvwire.hashes.keys import extra_keys, readable
@@ -38,7 +39,6 @@ SAMPLE = 256
 """After that, every so manyth first block of a chain is still searched."""
 SCOPES = 32
 """How many scopes are tried for one block."""
-EXAMPLES = 3
 
 SCOPE = "its reuse scope is not on the wire"
 PARENT = "its chain was not seen from the root"
@@ -48,73 +48,6 @@ NOTHING = "no known function reproduces it"
 COARSE = "other groups have smaller blocks, and a coarse block is named by one of its parts"
 MULTIMODAL = "its `mm_keys` cannot be read"
 VEILED = "the digest of an item that begins in it is not among its tokens"
-
-
-class Match(msgspec.Struct, frozen=True):
-    """The block recomputes, under each of these functions."""
-
-    functions: tuple[str, ...]
-
-
-class Mismatch(msgspec.Struct, frozen=True):
-    """All inputs are known, and the function gives another hash; ``nearest`` is the mistake that gives this one."""
-
-    nearest: str | None = None
-
-
-class Unknown(msgspec.Struct, frozen=True):
-    """Nothing can be said, for the reason given."""
-
-    why: str
-
-
-Result = Match | Mismatch | Unknown
-
-
-class Example(msgspec.Struct, frozen=True):
-    """A block for the record: where it is, the functions or mistakes that give its hash, the function or label that it
-    is ``held`` against, and the hash that this gives, where it is known.
-    """
-
-    batch: Batch
-    event: Event
-    index: int
-    names: tuple[str, ...]
-    held: str
-    wanted: int | None = None
-
-    @property
-    def hash(self) -> int:
-        """The hash on the wire, unsigned."""
-        return self.event.hashes[self.index]
-
-
-class Examples:
-    """A count with its first examples."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[Example] = []
-
-    def add(self, example: Example) -> None:
-        """Count one block."""
-        self.count += 1
-        if len(self.first) < EXAMPLES:
-            self.first.append(example)
-
-
-class _Attempt(msgspec.Struct, frozen=True):
-    """A function tried on a block: the state that gave its hash, else the only one there can be; where it gave any."""
-
-    function: Function
-    hit: State | None
-    state: State | None
-    known: bool
-    shown: tuple[Scope, ...]
-
-
-Place = tuple[str | None, int, int | None]
-"""Medium, group and block size."""
 Way = Literal["key", "claimed"]
 """A function whose keys are followed from the root, or one that needs the claimed parent."""
 V1 = "v1_block_key"
@@ -124,76 +57,6 @@ KEYED = {"v2_sha256_64/u32": 4, "v2_sha256_64/u64": 8, "v2_sha256_low64/u32": 4,
 """Functions of the registry that chain SHA-256, and the bytes of a token in their keys."""
 DEPTH = 4096
 """So many stores above a block are gone through for its key."""
-
-
-class _Case(msgspec.Struct, frozen=True):
-    """One block with all that is known about it."""
-
-    block: Block
-    value: int
-    link: Link
-    above: dict[str, State] | None
-    scopes: tuple[Scope, ...]
-    knowledge: frozenset[Input]
-    batch: Batch
-    event: Event
-    index: int
-    veiled: bool = False
-    """An item begins in the block, and its digest is not among the tokens: what was hashed there is not known."""
-    coarse: bool = False
-    """Other groups have, or may have, smaller blocks: which of its parts the hash is made of is not known."""
-    cut: int = 0
-    """Tokens of those parts, as far as that can be told; 0: it is tried as a whole only."""
-
-    @property
-    def ours(self) -> bool:
-        """Whether it is known what the block was made of: a prompt of the harness explains it."""
-        return bool(self.link.scopes)
-
-    @property
-    def clear_salt(self) -> bool:
-        """Whether its extra keys hold a text that is no adapter's name: a salt in clear."""
-        extra = self.block.extra
-        return isinstance(extra, tuple) and any(isinstance(key, str) and key != self.event.lora_name for key in extra)
-
-    @property
-    def tells_salt(self) -> bool:
-        """Whether it is known with what salt it is hashed, if with any: a salt is hashed and left out of extra keys."""
-        return "salt" in self.knowledge or self.clear_salt
-
-    @property
-    def keyed(self) -> list[_Case]:
-        """The block with its extra keys as they stand, and with each salt that it can have behind them."""
-        extra = self.block.extra if isinstance(self.block.extra, tuple) else ()
-        salts = dict.fromkeys(scope.salt for scope in self.scopes if scope.salt not in (None, *extra))
-        blocks = [msgspec.structs.replace(self.block, extra=(*extra, salt)) for salt in salts]
-        return [self, *(msgspec.structs.replace(self, block=block) for block in blocks)]
-
-    @property
-    def place(self) -> Place:
-        """Where a foreign function has to have matched before its mismatches count."""
-        return self.event.medium, self.event.group, self.event.block_size
-
-    def example(
-        self, hits: Sequence[_Attempt], states: Mapping[str, State], held: str, functions: Iterable[Function] = ()
-    ) -> Example:
-        """The block for the record; the first of ``functions``, or the one held against, gives the hash wanted."""
-        known = (states[name] for name in (*(f.name for f in functions), held) if name in states)
-        names = tuple(attempt.function.name for attempt in hits)
-        return Example(self.batch, self.event, self.index, names, held, next((state.hash for state in known), None))
-
-
-def _step(function: Function, state: State, case: _Case) -> State:
-    """The state behind a block, or behind its parts where these give its hash: a coarse block is named by the last."""
-    whole = function.step(state, case.block)
-    if not case.cut or whole.hash == case.value:
-        return whole
-    block, parent = case.block, case.block.parent
-    for at in range(0, len(block.tokens), case.cut):
-        part = Block(block.tokens[at : at + case.cut], parent, extra=block.extra, adapted=block.adapted)
-        state = function.step(state, part)
-        parent = state.hash
-    return state if state.hash == case.value else whole
 
 
 class Parity:
@@ -285,7 +148,7 @@ class Parity:
                 above = None if parent is None else self._above(parent)
                 hidden = any(not offset and digest not in block.tokens for digest, offset in block.mm)
                 cut = unit if coarse and size % unit == 0 and not block.mm and not block.extra else 0
-                case = _Case(
+                case = Case(
                     block, value, links[index], above, scopes, knowledge, batch, event, index, hidden, coarse, cut
                 )
                 self._clear = self._clear or case.clear_salt
@@ -448,17 +311,17 @@ class Parity:
             known.add("salt")
         return self._product(loras, event.lora_name, salts), frozenset(known)
 
-    def _attempt(self, function: Function, case: _Case) -> _Attempt | None:
+    def _attempt(self, function: Function, case: Case) -> Attempt | None:
         """Try one function; None when the wire does not give it a state to begin with."""
         block = case.block
         if case.above is not None and (followed := case.above.get(function.name)) is not None:
-            state = _step(function, followed, case)
+            state = step(function, followed, case)
             shown: tuple[Scope, ...] = () if state.hash is None else (state.scope,)
             if state.hash == case.value:
-                return _Attempt(function, state, state, known=True, shown=shown)
+                return Attempt(function, state, state, known=True, shown=shown)
             if self._hidden(function, state, case):
-                return _Attempt(function, None, None, known=False, shown=())
-            return _Attempt(function, None, state, bool(shown), shown)
+                return Attempt(function, None, None, known=False, shown=())
+            return Attempt(function, None, state, bool(shown), shown)
         root = block.parent is None
         if not root and function.family == "key-chain":
             return None
@@ -466,9 +329,9 @@ class Parity:
         if "extra" in function.inputs & case.knowledge:
             tries, told = [(NO_SCOPE, keyed) for keyed in case.keyed], self._clear or case.tells_salt
         starts = [(function.start(scope) if root else function.join(scope), tried) for scope, tried in tries]
-        states = [_step(function, start, tried) for start, tried in starts if start is not None]
+        states = [step(function, start, tried) for start, tried in starts if start is not None]
         if hit := next((state for state in states if state.hash == case.value), None):
-            return _Attempt(function, hit, hit, known=True, shown=(hit.scope,))
+            return Attempt(function, hit, hit, known=True, shown=(hit.scope,))
         known = (
             told
             and len(states) == len(starts)
@@ -478,10 +341,10 @@ class Parity:
             and not any(self._hidden(function, state, case) for state in states)
         )
         shown = tuple(state.scope for state in states if state.hash is not None)
-        return _Attempt(function, None, states[0] if known and len(states) == 1 else None, known, shown)
+        return Attempt(function, None, states[0] if known and len(states) == 1 else None, known, shown)
 
     @staticmethod
-    def _hidden(function: Function, state: State, case: _Case) -> bool:
+    def _hidden(function: Function, state: State, case: Case) -> bool:
         """Whether what is not on the wire can make another hash of the block: an item's digest, or extra token ids."""
         if case.veiled or case.coarse:
             return True
@@ -489,10 +352,10 @@ class Parity:
 
     # one block
 
-    def _block(self, case: _Case, label: str | None) -> Result:
+    def _block(self, case: Case, label: str | None) -> Result:
         front = {function.name for function in (*self.candidates, *named(label))}
         search = self._may_search(case)
-        attempts: list[_Attempt] = []
+        attempts: list[Attempt] = []
         if self.settled or not search:
             attempts = self._try((f for f in TRUE if f.name in front), case)
         if search and (search := not any(attempt.hit for attempt in attempts)):
@@ -521,27 +384,27 @@ class Parity:
             return Mismatch(wrong[0].function.name if wrong else None)
         return Unknown(self._why(case, attempts, front))
 
-    def _may_search(self, case: _Case) -> bool:
+    def _may_search(self, case: Case) -> bool:
         if case.block.parent is None:
             self._roots += 1
             return self._left > 0 or self._roots % SAMPLE == 0
         return self._left > 0
 
-    def _try(self, functions: Iterable[Function], case: _Case) -> list[_Attempt]:
+    def _try(self, functions: Iterable[Function], case: Case) -> list[Attempt]:
         return [attempt for function in functions if (attempt := self._attempt(function, case)) is not None]
 
-    def _counts(self, attempt: _Attempt, case: _Case) -> bool:
+    def _counts(self, attempt: Attempt, case: Case) -> bool:
         """Whether a mismatch counts: a foreign function's description is trusted where it has matched before."""
         return not attempt.function.foreign or (attempt.function.name, case.place) in self._places
 
-    def _sure(self, case: _Case, attempts: Sequence[_Attempt]) -> list[_Attempt]:
+    def _sure(self, case: Case, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The true functions that do not give the hash, where none of the stream's with their label may do so."""
         missed = [a for a in attempts if a.hit is None and a.known and a.function.truth is None]
         told = {a.function.name for a in attempts if a.known}
         blind = {f.label for f in self.candidates if f.name not in told}
         return [a for a in missed if a.function.label not in blind and self._counts(a, case)]
 
-    def _follow(self, case: _Case, attempts: list[_Attempt], hits: list[_Attempt]) -> dict[str, State]:
+    def _follow(self, case: Case, attempts: list[Attempt], hits: list[Attempt]) -> dict[str, State]:
         """Remember where the chain stands under each function whose inputs are known now."""
         states: dict[str, State] = {}
         for attempt in attempts:
@@ -549,7 +412,7 @@ class Parity:
             if state is None and hits and hits[0].hit is not None and not case.veiled:
                 scope = hits[0].hit.scope
                 start = function.start(scope) if case.block.parent is None else function.join(scope)
-                state = None if start is None else _step(function, start, case)
+                state = None if start is None else step(function, start, case)
             if state is not None:
                 states[function.name] = state
         if states or self._above(case.value) is None:
@@ -558,11 +421,11 @@ class Parity:
 
     def _compare(
         self,
-        case: _Case,
+        case: Case,
         label: str,
-        right: list[_Attempt],
-        wrong: list[_Attempt],
-        sure: list[_Attempt],
+        right: list[Attempt],
+        wrong: list[Attempt],
+        sure: list[Attempt],
         states: Mapping[str, State],
     ) -> None:
         """Hold the block against the functions that the label names, if it names any."""
@@ -574,7 +437,7 @@ class Parity:
             self.untrue.add(case.example(right or wrong, states, label, functions))
 
     def _matched(
-        self, case: _Case, right: list[_Attempt], wrong: list[_Attempt], states: Mapping[str, State], *, searched: bool
+        self, case: Case, right: list[Attempt], wrong: list[Attempt], states: Mapping[str, State], *, searched: bool
     ) -> None:
         self.matched += 1
         doubted = {(attempt.function.label, attempt.hit.scope) for attempt in wrong if attempt.hit is not None}
@@ -600,7 +463,7 @@ class Parity:
         self.settled = self.settled or self.main is not None
         self._carried = False
 
-    def _why(self, case: _Case, attempts: list[_Attempt], front: set[str]) -> str:
+    def _why(self, case: Case, attempts: list[Attempt], front: set[str]) -> str:
         if not attempts and not front:
             return SEARCHED
         if case.veiled:

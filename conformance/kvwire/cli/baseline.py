@@ -12,7 +12,7 @@ from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.expected_failures import HEAD, Entry, ExpectedFailuresError
 from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
-from kvwire.standard import registry
+from kvwire.standard import reading, registry
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -64,7 +64,7 @@ def update(file: Path, result_stream: Path) -> int:
     """
     entries = expectations(file) if file.exists() else ()
     try:
-        new = expected_failures.lacking(result.parse(result_stream.read_bytes()), entries)
+        new = expected_failures.lacking(result.parse(reading.content(result_stream, reading.RESULT_BYTES)), entries)
     except (OSError, ExpectedFailuresError, ResultError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise click.UsageError(f"{result_stream}: {why}") from None

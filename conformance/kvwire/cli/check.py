@@ -8,14 +8,17 @@ import click
 import msgspec
 
 from kvwire.attack import targets
+from kvwire.attack.curve import Curve
 from kvwire.attack.endings import Endings
 from kvwire.attack.probes.kit.session import Limits, Mode
 from kvwire.attack.run import DEADLINE_S, Settings, run
 from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import Recorder
+from kvwire.cli.credentials import curve_options
 from kvwire.cli.judge import judged
 from kvwire.cli.judging import FILE, FINISHING, Options, finish, judging_options, progressing
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.record import sink_of
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
@@ -44,14 +47,15 @@ def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, secon
 @click.command()
 @click.argument("target", default="reference:")
 @judging_options
+@curve_options
 @click.option("--drive", metavar="openai:URL", help="Prompts to the engine behind zmq:…, by its API.")
 @click.option("--record", type=FILE, help="Write the trace of the run there, for `judge`.")
 @click.option(
     "--for",
     "seconds",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     metavar="SECONDS",
-    help="How long to listen (10); bounds the rest too.",
+    help="Listen so long (10); bounds the rest.",
 )
 @click.option("--quick", is_flag=True, help="No attack, no claim: 12 s at most.")
 @click.option("--thorough", is_flag=True, help="Long runs under pressure too (minutes).")
@@ -63,6 +67,7 @@ def check(
     seconds: float | None,
     quick: bool,
     thorough: bool,
+    curve: Curve | None,
 ) -> int:
     """Check a publisher: attack TARGET and say, sentence by sentence, what holds.
 
@@ -72,8 +77,7 @@ def check(
     kvwire check zmq:tcp://H:P --drive openai:http://H:P/v1       and its engine
     kvwire check 'exec:COMMAND'             a publisher behind an adapter
     kvwire check kvwire.toml                a conformance statement
-    kvwire check mutant:NAME                one known fault (kvwire mutants list)
-    kvwire check honest:NAME                unlike the reference (honest list)
+    kvwire check mutant:NAME                one known fault; honest:NAME: none
     kvwire check trace:FILE                 a recorded run
 
     Exit codes: 0 conformant at this level (--quick, --only: nothing broken was seen, no claim), 1 not conformant, or
@@ -99,7 +103,7 @@ def check(
         with progressing() as progress:
             bounded = seconds if isinstance(place, ListenTarget) else None
             how = settings(options.how.profile, mode, options.ids, bounded)
-            recorded = run(place, how, progress, Recorder(sink=sink))
+            recorded = run(place, how, progress, Recorder(options.how.held, sink=sink, curve=curve))
         code = finish(recorded, options)
         if sink is not None and sink.failed is not None:
             say(f"kvwire: --record {sink.failed}", err=True)

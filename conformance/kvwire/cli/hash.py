@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from kvwire.cli.quantities import Whole
 from kvwire.cli.screen import say, say_json
 from kvwire.conclusion.diagnosis.explanation import Asked, explain, none_of
 from kvwire.conclusion.diagnosis.recognition import SEEDABLE, seeded
@@ -19,6 +20,8 @@ from kvwire.judges.verdict import Exit
 from kvwire_reference import hashing
 from kvwire_reference.hashing import Algorithm, ChainState, RangeError, Token
 
+SHOWN = 80
+"""How many characters of a word are shown that is no token."""
 BARE = "v2_sha256_64"
 """The label that does not say how wide a token is: either function of ``WIDTHS``."""
 WIDTHS = (f"{BARE}/u32", f"{BARE}/u64")
@@ -55,20 +58,20 @@ def parse_tokens(text: str) -> list[Token]:
     Raises:
         click.UsageError: when one is neither.
     """
-    tokens: list[Token] = []
-    for word in text.replace(",", " ").split():
-        if len(word) == 64:
-            try:
-                tokens.append(bytes.fromhex(word))
-                continue
-            except ValueError:
-                pass
-        try:
-            tokens.append(int(word))
-        except ValueError:
-            raise click.UsageError(f"--tokens: {word!r} is neither an integer nor a digest of 64 hex digits") from None
-    if not tokens:
+    if not text.strip():
         raise click.UsageError("--tokens: no token; give them as 1,2,3,4")
+    tokens: list[Token] = []
+    for words in text.split(","):
+        if not words.strip():
+            raise click.UsageError(f"--tokens: no token stands behind number {len(tokens)}, where a comma does")
+        for word in words.split():
+            if re.fullmatch(r"[0-9a-fA-F]{64}", word):
+                tokens.append(bytes.fromhex(word))
+            elif re.fullmatch(r"-?[0-9]{1,40}", word):
+                tokens.append(int(word))
+            else:
+                shown = word if len(word) <= SHOWN else word[: SHOWN - 1] + "…"
+                raise click.UsageError(f"--tokens: {shown!r} is neither an integer nor a digest of 64 hex digits")
     return tokens
 
 
@@ -253,13 +256,9 @@ def _unsigned(parent: int | None) -> int | None:
 
 
 def _key(text: str) -> bytes:
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != hashing.KEY_BYTES:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
         raise click.UsageError(f"--parent-key: 64 hex digits, not {text!r}")
-    return key
+    return bytes.fromhex(text)
 
 
 def _both(tokens: list[Token], block_size: int, starts: list[ChainState]) -> None:
@@ -293,18 +292,16 @@ def _explain(text: str, asked: Asked) -> Exit:
 @click.command("hash")
 @click.argument("algorithm", type=click.Choice((*ALGORITHMS, *FOREIGN)), metavar="ALGORITHM", required=False)
 @click.option("--tokens", required=True, help="Ids, or digests of 64 hex digits.")
-@click.option(
-    "--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of a block (--explain: usual ones)."
-)
+@click.option("--block-size", type=Whole(min=1), metavar="N", help="Tokens of a block (--explain: usual ones).")
 @click.option("--explain", "number", metavar="HASH", help="Which function, mistake and inputs give it.")
-@click.option("--lora-id", type=int, help="LoRA id of the reuse scope, 0…2^64−1.")
+@click.option("--lora-id", type=Whole(), help="LoRA id of the reuse scope, 0…2^64−1.")
 @click.option("--salt", help="Cache salt as text; SHA-256 makes its id.")
-@click.option("--salt-id", type=int, help="Cache salt as an id, 0…2^64−1.")
+@click.option("--salt-id", type=Whole(), help="Cache salt as an id, 0…2^64−1.")
 @click.option("--lora-name", help="LoRA name of the scope, for vLLM's functions.")
 @click.option("--seed", help="PYTHONHASHSEED, for vLLM's functions.")
 @click.option("--extra-keys", help="JSON, keys of each block, for vLLM's functions.")
 @click.option("--mm", multiple=True, metavar="BLOCK:DIGEST@OFFSET", help="A multimodal item (v1); repeatable.")
-@click.option("--parent", type=int, help="64-bit hash of the block before (v1, Dynamo).")
+@click.option("--parent", type=Whole(), help="64-bit hash of the block before (v1, Dynamo).")
 @click.option("--parent-key", help="Key of the block before (others), 64 hex digits.")
 def hash_command(
     algorithm: str | None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import click
@@ -18,10 +19,12 @@ from kvwire.cli.judging import (
     progressing,
     reported,
 )
+from kvwire.cli.quantities import Whole
 from kvwire.cli.screen import Growing, say, screen, wrote
 from kvwire.conclusion.result import Result
 from kvwire.judges.verdict import Exit
-from kvwire.recordings.judging import Answer, ended, line, read
+from kvwire.recordings.cluster import ClusterError, connected
+from kvwire.recordings.judging import Answer, Asked, ended, line, read
 from kvwire.recordings.many import Tally, answers, default_workers
 from kvwire.recordings.units import Unit, units
 from kvwire.report.faces import face, print_to
@@ -36,6 +39,7 @@ from kvwire.trace.records import TraceError
 ENDED = {"cut": "cut short", "interrupted": "whole, but interrupted", "whole": "whole"}
 TELL_RECORDS = 5000
 """After how many records progress is shown."""
+Judge = Callable[[Sequence[Unit], Asked, Callable[[int], None]], Generator[Answer, None, None]]
 
 
 @click.command("judge")
@@ -49,15 +53,15 @@ TELL_RECORDS = 5000
     help="Of a capture: read these ports only; repeatable.",
 )
 @click.option("--topic", metavar="TEXT", help="Of a capture: the topic that is declared.")
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes for several recordings (one a core)."
-)
+@click.option("--workers", type=Whole(min=1), metavar="N", help="Processes for several recordings (one a core).")
+@click.option("--cluster", metavar="ADDRESS", help="Several by a Dask cluster: tcp://HOST:8786.")
 def judge_command(
     paths: tuple[Path, ...],
     options: Options,
     ports: tuple[str, ...],
     topic: str | None,
     workers: int | None,
+    cluster: str | None,
 ) -> int:
     """Judge recorded runs again: the same recording gets the same verdicts, to the byte.
 
@@ -70,22 +74,29 @@ def judge_command(
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """
     told = Told(ports=dict(map(_port, ports)), topic=topic)
-    return judged(paths, options, workers, told)
+    if workers is not None and cluster is not None:
+        raise click.UsageError("--workers are processes here, --cluster those elsewhere: give one of them")
+    return judged(paths, options, workers, told, cluster)
 
 
 def _port(text: str) -> tuple[int, int | None]:
     """A publish port and its replay port."""
     publish, _, replay = text.partition(":")
-    try:
+    found: tuple[int, int | None] = (0, None)
+    if re.fullmatch(r"[0-9]{1,5}(?::[0-9]{1,5})?", text):
         found = (int(publish), int(replay) if replay else None)
-    except ValueError:
-        found = (0, None)
     if not all(0 < port < 2**16 for port in found if port is not None):
         raise click.UsageError(f"--port {text}: a port is a number from 1 to 65535, as in 5557 or 5557:5657")
     return found
 
 
-def judged(paths: Sequence[Path], options: Options, workers: int | None = None, told: Told | None = None) -> int:
+def judged(
+    paths: Sequence[Path],
+    options: Options,
+    workers: int | None = None,
+    told: Told | None = None,
+    cluster: str | None = None,
+) -> int:
     """Judge, report, and give the exit code.
 
     Raises:
@@ -104,7 +115,14 @@ def judged(paths: Sequence[Path], options: Options, workers: int | None = None, 
         with Endings(patience=1, said=FINISHING) as endings:
             code = _one(found[0], options)
             return Exit.INTERRUPTED if endings.told else code
-    return _many(found, options, workers or default_workers())
+    if cluster is None:
+        count = workers or default_workers()
+        return _many(found, options, lambda units, asked, tell: answers(units, asked, count, tell))
+    try:
+        with connected(cluster) as there:
+            return _many(found, options, there.answers)
+    except ClusterError as error:
+        raise click.UsageError(f"--cluster: {error}") from None
 
 
 def _one(unit: Unit, options: Options) -> int:
@@ -142,7 +160,7 @@ def _one(unit: Unit, options: Options) -> int:
     return reported(outcome, options)
 
 
-def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
+def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:
     if "badge" in options.files:
         raise click.UsageError(f"--badge is of one result, and there are {len(found)} recordings")
     tally, interrupted = Tally(), False
@@ -151,16 +169,19 @@ def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
     with contextlib.ExitStack() as stack:
         out = Growing(options.files.get("json"))
         stack.callback(out.close)
-        stack.enter_context(Endings())
+        endings = stack.enter_context(Endings())
         progress = stack.enter_context(progressing())
-        told = answers(found, options.how, workers, lambda count: progress(f"judged {count} of {len(found)}"))
+        told = judge(found, options.how, lambda count: progress(f"judged {count} of {len(found)}"))
         try:
             with contextlib.closing(told):
                 for answer in told:
                     tally.add(answer)
-                    _tell(answer, options, out)
+                    with progress.aside():
+                        _tell(answer, options, out)
                     if keeps and answer.result is not None:
                         kept.append(answer.result)
+                    if endings.told:  # raised where nobody heard it, in a finalizer of the engine
+                        raise KeyboardInterrupt
         except KeyboardInterrupt:
             interrupted = True
         total = tally.total(interrupted=interrupted)
@@ -169,7 +190,8 @@ def _many(found: Sequence[Unit], options: Options, workers: int) -> int:
     if options.github:
         click.echo(face(kept, "github"), nl=False)
     if not options.quiet:
-        screen().print(totals(total, len(found)))
+        for text in totals(safe(total), len(found)):
+            screen().print(text)
     if total.exit is None:
         return Exit.INTERRUPTED
     return total.exit if written and not out.failed else Exit.ERROR
@@ -180,6 +202,7 @@ def _tell(answer: Answer, options: Options, out: Growing) -> None:
     if options.quiet:
         return
     report = None if answer.result is None else safe(answer.result)
-    screen().print(row(safe(answer.recording), report))
+    short = report is not None  # one line each, however many sentences they break
+    screen().print(row(safe(answer.recording), report), no_wrap=short, overflow="ellipsis" if short else None)
     if options.verbose and answer.result is not None:
         print_to(screen(), [answer.result], verbose=True)

@@ -11,8 +11,10 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
+from rich.status import Status
 
 from kvwire.cli.baseline import expectations, today
+from kvwire.cli.quantities import Size
 from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Result
@@ -25,10 +27,12 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.trace.records import Trace
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-Progress = Callable[[str], None]
 FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
 """The faces of a result that have an option each that names a file."""
 
+MEMORY_LEAST = 256 * 1000**2
+BESIDE_BYTES = 112 * 1000**2
+"""What a run takes beside its records; these take as much again when they are judged."""
 
 FINISHING = "kvwire: what was found is judged and reported; once more ends at once\n"
 
@@ -54,6 +58,7 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
         only: tuple[str, ...],
         expected: Path | None,
         strict: bool,
+        memory: int,
         allow_inconclusive: bool,
         github: bool,
         quiet: bool,
@@ -64,7 +69,7 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
         asked = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
         options = Options(
             ids=_ids(only),
-            how=_asked(profile, expected, asked),
+            how=_asked(profile, expected, asked, memory),
             files={kind: path for kind, path in written.items() if path is not None},
             github=github,
             quiet=quiet,
@@ -90,6 +95,13 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
                 type=FILE,
                 help="What it expects does not count: `kvwire baseline`.",
             ),
+            click.option(
+                "--memory",
+                type=Size(MEMORY_LEAST),
+                default="512MB",
+                show_default=True,
+                help="Of run and judging; more is cut.",
+            ),
             click.option("--strict", is_flag=True, help="A warning is a failure."),
             click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),
             click.option("--quiet", is_flag=True, help="No report: exit code and files say it all."),
@@ -107,25 +119,46 @@ def _ids(only: tuple[str, ...]) -> frozenset[str] | None:
         raise click.UsageError(str(error)) from None
 
 
-def _asked(profile: str | None, expected: Path | None, wanted: Wanted) -> Asked:
+def _asked(profile: str | None, expected: Path | None, wanted: Wanted, memory: int) -> Asked:
     try:
         if profile is not None:
             registry.profile(profile)
     except UnknownNameError as error:
         raise click.UsageError(str(error)) from None
     entries = None if expected is None else expectations(expected)
-    return Asked(wanted=wanted, profile=profile, expected=entries, today=today())
+    return Asked(wanted=wanted, profile=profile, expected=entries, today=today(), held=(memory - BESIDE_BYTES) // 2)
+
+
+class Progress:
+    """Says what is being done, on a terminal; nothing in a pipe."""
+
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+
+    def __call__(self, text: str) -> None:
+        """Something is being done now."""
+        if self._status is not None:
+            self._status.update(f"{text} …")
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Inside, something else is printed, and its line makes room."""
+        if self._status is not None:
+            self._status.stop()
+        yield
+        if self._status is not None:
+            self._status.start()
 
 
 @contextlib.contextmanager
 def progressing() -> Iterator[Progress]:
-    """What is being done, on a terminal; nothing in a pipe."""
+    """What is being done, while it is."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield Progress(None)
         return
     with console.status("…") as status:
-        yield lambda text: status.update(f"{text} …")
+        yield Progress(status)
 
 
 def finish(judged: Trace, options: Options) -> int:

@@ -10,12 +10,14 @@ from rich.text import Text
 
 from kvwire.cli.doctor import heard
 from kvwire.cli.hash import parse_tokens
+from kvwire.cli.quantities import Seconds, Whole
 from kvwire.cli.screen import say_json, screen
 from kvwire.conclusion.diagnosis.lookup import BlockLookup, Lookup, lookup
 from kvwire.hashes.functions import Scope
 from kvwire.judges.verdict import Exit
 from kvwire.report.visible import visible
 from kvwire.report.words import counted
+from kvwire.standard import reading
 
 
 @click.command("lookup")
@@ -24,11 +26,11 @@ from kvwire.report.words import counted
     "--tokens", required=True, help="Token ids of the prompt, separated by commas; @FILE reads them from a file."
 )
 @click.option("--stream", help="Only this stream.")
-@click.option("--block-size", type=click.IntRange(min=1), help="Tokens of a block (what the stream announces).")
-@click.option("--lora-id", type=click.IntRange(min=0, max=2**64 - 1), help="LoRA id of the prompt.")
+@click.option("--block-size", type=Whole(min=1), help="Tokens of a block (what the stream announces).")
+@click.option("--lora-id", type=Whole(min=0, max=2**64 - 1), help="LoRA id of the prompt.")
 @click.option("--lora-name", help="LoRA name of the prompt.")
 @click.option("--hash-seed", "seeds", multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable.")
-@click.option("--for", "seconds", type=click.FloatRange(min=0.1), default=10.0, help="Seconds to listen (10).")
+@click.option("--for", "seconds", type=Seconds(min=0.1), default=10.0, help="Seconds to listen (10).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a stream.")
 def lookup_command(
     name: str,
@@ -73,7 +75,7 @@ def lookup_command(
 def _prompt(text: str) -> list[int]:
     if text.startswith("@"):
         try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
+            text = reading.content(Path(text[1:]), 16 * reading.MIB).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise click.UsageError(f"--tokens {text}: {error}") from None
     tokens = [token for token in parse_tokens(text) if isinstance(token, int)]

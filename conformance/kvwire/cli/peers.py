@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from kvwire.cli.credentials import KEYS, serving
+from kvwire.cli.quantities import Seconds, Whole
 from kvwire.cli.screen import Screen, say, say_json, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
@@ -31,11 +33,18 @@ if TYPE_CHECKING:
 @click.option("--endpoint", default="tcp://127.0.0.1:5557", show_default=True, help="Where rank 0 publishes.")
 @click.option("--replay", default="tcp://127.0.0.1:5657", show_default=True, help="Replay socket, or `none`.")
 @click.option("--topic", default="kv-events", show_default=True, help="Topic of every message.")
-@click.option("--rank", default=0, show_default=True, type=click.IntRange(min=0), help="Global rank.")
+@click.option("--rank", default=0, show_default=True, type=Whole(min=0), help="Global rank.")
 @click.option("--algorithm", default="v2_sha256_64/u32", show_default=True, type=click.Choice(tuple(ALGORITHMS)))
-@click.option("--block-size", default=16, show_default=True, type=click.IntRange(min=1), help="Tokens of a block.")
-@click.option("--capacity", default=256, show_default=True, type=click.IntRange(min=1), help="Blocks in the cache.")
-@click.option("--rate", default=50.0, show_default=True, type=click.FloatRange(min=0.1), help="Prompts a second.")
+@click.option("--block-size", default=16, show_default=True, type=Whole(min=1), help="Tokens of a block.")
+@click.option("--capacity", default=256, show_default=True, type=Whole(min=1), help="Blocks in the cache.")
+@click.option("--rate", default=50.0, show_default=True, type=Seconds(min=0.1), help="Prompts a second.")
+@KEYS
+@click.option(
+    "--curve-allow",
+    "allow",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Who may connect: a public CURVE key a line.",
+)
 @click.option("--wildcard", is_flag=True, help="Permit an endpoint on every interface: prompts become readable there.")
 def serve(
     endpoint: str,
@@ -46,6 +55,8 @@ def serve(
     block_size: int,
     capacity: int,
     rate: float,
+    keys: Path | None,
+    allow: Path | None,
     wildcard: bool,
 ) -> None:
     """Run the reference publisher with a workload of made-up prompts, until stopped (Ctrl-C)."""
@@ -64,6 +75,7 @@ def serve(
         rank=rank,
         world_size=rank + 1,
         wildcard=wildcard,
+        curve=serving(keys, allow),
     )
     try:
         publisher = ZmqPublisher(config)
@@ -193,9 +205,9 @@ def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tup
 @mutants.command("matrix")
 @click.argument("names", nargs=-1, metavar="[NAME]...", callback=_known)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
-@click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
+@click.option("--processes", default=2, show_default=True, type=Whole(min=1), help="Runs at a time.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
-@click.option("--again", default=0, show_default=True, type=click.IntRange(min=0), help="Further runs of what is not.")
+@click.option("--again", default=0, show_default=True, type=Whole(min=0), help="Further runs of what is not.")
 @click.option("--without-session", is_flag=True, help="Only those that no small run of the tests hears.")
 def matrix_command(
     names: tuple[str, ...], json_file: Path | None, processes: int, keep: Path | None, again: int, without_session: bool

@@ -221,6 +221,7 @@ def result_of(config: pytest.Config) -> Result:
         return config.stash[_RESULT]
     from kvwire.conclusion import result
     from kvwire.report.visible import safe
+    from kvwire.standard import reading
 
     shared = _shared(config)
     if shared is None:
@@ -232,7 +233,7 @@ def result_of(config: pytest.Config) -> Result:
             raw = result.dump(_run(config))
             path.with_suffix(".part").write_bytes(raw)
             path.with_suffix(".part").replace(path)
-    config.stash[_RESULT] = found = safe(result.parse(path.read_bytes()))
+    config.stash[_RESULT] = found = safe(result.parse(reading.content(path, reading.RESULT_BYTES)))
     return found
 
 
@@ -338,8 +339,9 @@ def kvwire_check() -> Callable[..., Result]:
     def check(target: str, *, strict: bool = True, **asked: Any) -> Result:
         __tracebackhide__ = True
         from kvwire.report.standing import Standing, cases
+        from kvwire.report.visible import safe
 
-        found = checked(target, **asked)
+        found = safe(checked(target, **asked))
         if strict and found.summary.exit != 0:
             failed = [case for case in cases(found) if case.standing in (Standing.FAILED, Standing.ERROR)]
             said = "\n".join(case.message if case.outcome is None else _told(case) for case in failed)

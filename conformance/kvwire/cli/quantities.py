@@ -1,4 +1,4 @@
-"""Times and sizes as users write them."""
+"""Numbers, times and sizes as users write them: ASCII digits, in a range, and nothing that is taken for another."""
 
 from __future__ import annotations
 
@@ -14,6 +14,37 @@ LOOPBACK = "127.0.0.1"
 PORT_MAX = 65535
 
 
+YEARS_S = 10 * 366 * SECONDS["d"]
+"""The longest time that can be asked for."""
+
+
+class Whole(click.IntRange):
+    """An integer in decimal ASCII digits; Python would take ``1_0`` and the digits of any script."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The integer."""
+        text = str(value).strip()
+        if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
+            self.fail(f"{text!r} is no integer in decimal digits", param, ctx)
+        return int(super().convert(int(text), param, ctx))
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds that is at least so many and can be awaited."""
+
+    name = "seconds"
+
+    def __init__(self, min: float) -> None:  # noqa: A002 - as click has it
+        super().__init__(min=min, max=YEARS_S)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds."""
+        text = str(value).strip()
+        if not re.fullmatch(r"[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}", text):
+            self.fail(f"{text!r} is no number in decimal digits", param, ctx)
+        return float(super().convert(float(text), param, ctx))
+
+
 class Duration(click.ParamType[float]):
     """A time such as ``90``, ``30s``, ``1h30m``, ``2d``, in seconds."""
 
@@ -22,15 +53,17 @@ class Duration(click.ParamType[float]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds."""
         text = str(value).strip()
-        parts = re.fullmatch(r"(?:\d+(?:\.\d+)?[smhd])+", text)
+        parts = re.fullmatch(r"(?:[0-9]+(?:\.[0-9]+)?[smhd])+", text)
         if parts:
             seconds = sum(float(number) * SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", text))
-        elif re.fullmatch(r"\d+(?:\.\d+)?", text):
+        elif re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
             seconds = float(text)
         else:
             self.fail(f"{text!r} is no time; write 90, 30s, 1h30m or 2d", param, ctx)
         if seconds <= 0:
             self.fail(f"{text!r} is no time above 0", param, ctx)
+        if seconds > YEARS_S:
+            self.fail(f"{text!r} is more than ten years", param, ctx)
         return seconds
 
 
@@ -45,7 +78,7 @@ class Size(click.ParamType[int]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The bytes."""
         text = str(value).strip()
-        parts = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]i?|)B?", text, re.IGNORECASE)
+        parts = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]+)?) ?([KMGT]i?|)B?", text, re.IGNORECASE)
         unit = "" if parts is None else parts[2].upper().replace("I", "i")
         if parts is None:
             self.fail(f"{text!r} is no size; write 500MB, 1GB or 64KiB", param, ctx)
@@ -63,7 +96,7 @@ class Place(click.ParamType[tuple[str, int]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """The host and the port."""
         text = str(value).strip()
-        parts = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):)?(\d{1,5})", text)
+        parts = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[^:\[\]]*):)?([0-9]{1,5})", text)
         if parts is None or int(parts[2]) > PORT_MAX:
             self.fail(f"{text!r} is no place to listen at; write 9464, 0.0.0.0:9464 or [::1]:9464", param, ctx)
         return (parts[1] or LOOPBACK).strip("[]"), int(parts[2])

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.endings import Endings
 from kvwire.attack.recording import record
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import whole
+from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import FILE, progressing
-from kvwire.cli.quantities import Duration, Size
+from kvwire.cli.quantities import Duration, Size, Whole
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.trace.files import Sink
@@ -39,11 +41,18 @@ def sink_of(path: Path, rotate: int | None = None) -> Sink:
 @click.argument("target")
 @click.option("--output", "-o", "path", type=FILE, required=True, help="The file: .mcap for long recordings, .kvtrace.")
 @click.option("--for", "seconds", type=Duration(), help="End after this time: 90, 30s, 1h30m, 2d.")
-@click.option("--batches", type=click.IntRange(min=1), help="End after so many batches, of all streams together.")
+@click.option("--batches", type=Whole(min=1), help="End after so many batches, of all streams together.")
 @click.option("--rotate", type=Size(ROTATE_BYTES), help="Go on in another file at this size: FILE.0001, FILE.0002 …")
 @click.option("--overwrite", is_flag=True, help="Replace FILE where there is one.")
+@curve_options
 def record_command(
-    target: str, path: Path, seconds: float | None, batches: int | None, rotate: int | None, overwrite: bool
+    target: str,
+    path: Path,
+    seconds: float | None,
+    batches: int | None,
+    rotate: int | None,
+    overwrite: bool,
+    curve: Curve | None,
 ) -> int:
     """Record what the publisher at TARGET (zmq:… or a statement, FILE.toml) sends, until stopped; judge it later.
 
@@ -72,13 +81,14 @@ def record_command(
             seconds=seconds,
             batches=batches,
             stopped=lambda: bool(endings.told),
+            curve=curve,
             tell=lambda count: progress(f"{_so_far(sink, count)}, {time.monotonic() - began:.0f} s"),
         )
     if done.failed is not None:
         say(f"kvwire: {done.failed}", err=True)
         return Exit.ERROR
     if not done.batches:
-        why = "connected, and nothing came" if done.connected else "no publisher was reached"
+        why = "connected, and nothing came" if done.connected else done.refused or "no publisher was reached"
         say(f"kvwire: {why}", err=True)
         return Exit.INCONCLUSIVE
     return Exit.CONFORMANT

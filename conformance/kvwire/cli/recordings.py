@@ -16,6 +16,7 @@ from kvwire.judges.verdict import Exit
 from kvwire.recordings import scrub as scrubbing
 from kvwire.recordings.units import Unit, units
 from kvwire.recordings.verifying import verified
+from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
@@ -85,7 +86,7 @@ def _key(path: Path | None) -> bytes:
     if path is None:
         return secrets.token_bytes(KEY_BYTES)
     try:
-        key = path.read_bytes()
+        key = reading.content(path)
     except OSError as error:
         raise click.UsageError(f"--key-file {path}: {error.strerror}") from None
     if len(key) < KEY_LEAST:
@@ -117,7 +118,9 @@ def verify(result_stream: Path, paths: tuple[Path, ...], expected: Path | None) 
     try:
         found = units(paths)
         entries = None if expected is None else expectations(expected)
-        differing = list(verified(result_stream.read_bytes(), found, entries))
+        differing = list(verified(reading.content(result_stream, reading.RESULT_BYTES), found, entries))
+    except OSError as error:
+        raise click.UsageError(f"{result_stream}: {error.strerror}") from None
     except (TraceError, ResultError) as error:
         raise click.UsageError(f"{result_stream}: {error}" if isinstance(error, ResultError) else str(error)) from None
     for line in differing:

@@ -14,6 +14,7 @@ from kvwire.judges.verdict import Exit
 from kvwire.report import faces
 from kvwire.report.evidence import Mismatch
 from kvwire.report.faces import FaceError, Format
+from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
@@ -27,7 +28,7 @@ def read_result(path: Path) -> Result:
         click.UsageError: when the file is none, with the line.
     """
     try:
-        return result.parse(path.read_bytes())
+        return result.parse(reading.content(path, reading.RESULT_BYTES))
     except (OSError, ResultError) as error:
         raise click.UsageError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
 

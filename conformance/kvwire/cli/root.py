@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 import click
 
@@ -39,7 +40,29 @@ from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class ReaderLeftError(Exception):
+    """Nobody reads what is printed any more."""
+
+
+class Kvwire(click.Group):
+    """The commands. What click makes of a reader that has left is exit code 1, which means *not conformant* here."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Read the arguments; ``--help`` prints."""
+        try:
+            return super().make_context(*arguments, **options)
+        except BrokenPipeError:
+            raise ReaderLeftError from None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderLeftError from None
+
+
+@click.group(cls=Kvwire, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("kvwire"), prog_name="kvwire")
 def main() -> None:
     """Say, sentence by sentence of the standard, what a KV-cache event publisher keeps.
@@ -162,7 +185,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted", err=True)
         return int(Exit.INTERRUPTED)
-    except BrokenPipeError:
+    except (ReaderLeftError, BrokenPipeError):
         _say_no_more()
         return int(Exit.ERROR)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -64,12 +65,21 @@ def writable(path: Path, option: str) -> None:
 def write(path: Path, content: bytes) -> None:
     """Write a file of ours. A regular one is replaced once the new one is whole; a pipe or a device is written to.
 
+    What is standard output by another name is written as that is, among what is printed.
+
     Raises:
         OSError: when it cannot be written; what was there is there still.
     """
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            path.write_bytes(content)
+        path = path.resolve() if path.is_symlink() and path.parent != Path("/dev") else path
+        there = path.stat()
+        if _is_printed(there):
+            click.echo(content, nl=False)
+            return
+        if not stat.S_ISREG(there.st_mode):
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK), "wb", buffering=0) as file:
+                os.set_blocking(file.fileno(), True)  # a pipe that nobody reads is an error, and no wait
+                _whole(file, content)
             return
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -78,6 +88,20 @@ def write(path: Path, content: bytes) -> None:
     except OSError:
         partial.unlink(missing_ok=True)
         raise
+
+
+def _is_printed(there: os.stat_result) -> bool:
+    """Whether a file is what this process prints to."""
+    try:
+        return os.path.samestat(there, os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError, AttributeError):  # it is closed, or no file
+        return False
+
+
+def _whole(file: IO[bytes], content: bytes) -> None:
+    """Write all of it; an unbuffered file takes what it can."""
+    while content:
+        content = content[file.write(content) :]
 
 
 def wrote(files: Iterable[tuple[Path, bytes]]) -> bool:
@@ -99,14 +123,17 @@ class Growing:
         self.path = path
         self.failed = False
         self._file: IO[bytes] | None = None
+        self._printed = path is not None and path.exists() and _is_printed(path.stat())
         with self._guarded():
-            self._file = None if path is None else path.open("wb", buffering=0)
+            self._file = None if path is None or self._printed else path.open("wb", buffering=0)
 
     def write(self, content: bytes) -> None:
         """Write on."""
         with self._guarded():
-            while self._file is not None and not self.failed and content:
-                content = content[self._file.write(content) :]
+            if self._printed:
+                click.echo(content, nl=False)
+            elif self._file is not None and not self.failed:
+                _whole(self._file, content)
 
     def close(self) -> None:
         """Close it."""

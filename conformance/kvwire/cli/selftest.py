@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kvwire.cli.quantities import Seconds, Whole
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.selftest import compare as comparing
@@ -74,9 +75,9 @@ def compare(before: str, after: str, folders: tuple[Path, ...]) -> int:
 
 @selftest.command()
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
-@click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="For each target (10).")
-@click.option("--seed", type=int, default=1, help="Another seed gives other inputs (1).")
-@click.option("--inputs", type=click.IntRange(min=1), help="So many inputs of each target at most, and no more.")
+@click.option("--seconds", type=Seconds(min=0.1), default=10.0, help="For each target (10).")
+@click.option("--seed", type=Whole(), default=1, help="Another seed gives other inputs (1).")
+@click.option("--inputs", type=Whole(min=1), help="So many inputs of each target at most, and no more.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Put inputs that were met badly here.")
 def fuzz(names: tuple[str, ...], seconds: float, seed: int, inputs: int | None, keep: Path | None) -> int:
     """Feed mutated data to everything that reads what strangers wrote; ends with 1 when something has no clear error.

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from kvwire.cli.quantities import Seconds
 from kvwire.cli.screen import say, say_json
 from kvwire.judges.verdict import Exit
 from kvwire.standard import resources
@@ -16,7 +17,7 @@ from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import access, asking, copying, manifest
 from kvwire.vectors.filtering import Outcome, ask
 from kvwire.vectors.manifest import DamageError
-from kvwire.vectors.model import FILE_TYPES, SESSION_SCHEMA
+from kvwire.vectors.model import FILE_TYPES, SESSION_SCHEMA, AnyFile
 
 FAILURES_SHOWN = 20
 TROUBLES_SHOWN = 5
@@ -54,6 +55,7 @@ def _damaged(error: DamageError) -> None:
 def session(name: str, output: Path, folder: Path | None) -> None:
     """Write the trace of a session, for `kvwire judge`; it is the file session/NAME.kvtrace of the vectors."""
     from kvwire.trace import files
+    from kvwire.trace.records import TraceError
     from kvwire.vectors import sessions
 
     place = folder or resources.vectors()
@@ -61,6 +63,8 @@ def session(name: str, output: Path, folder: Path | None) -> None:
         raise click.UsageError(f"no session {name!r}; `kvwire vectors list session` shows them all")
     try:
         files.write(sessions.trace_of(place, name), output)
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
     except sessions.SessionError as error:
         _damaged(DamageError(str(error)))
 
@@ -79,7 +83,7 @@ def list_command(names: tuple[str, ...], ids: bool, as_json: bool, folder: Path 
         elif not ids:
             say(f"{entry.path.removesuffix('.json'):28}{entry.count:6} {entry.schema}")
         elif entry.schema in FILE_TYPES:
-            for test in access.decode((place / entry.path).read_bytes()).tests:
+            for test in _file(place, entry.path).tests:
                 row = {"file": entry.path, "id": test.id, "result": test.result, "comment": test.comment}
                 if as_json:
                     say_json(row)
@@ -124,6 +128,16 @@ def _checked_copy(target: Path, source: Path) -> int:
     return Exit.NOT_CONFORMANT if found else Exit.CONFORMANT
 
 
+def _file(folder: Path, path: str) -> AnyFile:
+    """A file of tests that the manifest lists."""
+    try:
+        return access.decode((folder / path).read_bytes())
+    except (OSError, msgspec.MsgspecError, UnknownNameError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        say(f"vectors: {folder / path}: {why}; copy the vectors again", err=True)
+        raise click.exceptions.Exit(Exit.ERROR) from None
+
+
 def _choose(folder: Path, names: tuple[str, ...]) -> tuple[Any, ...]:
     try:
         return copying.choose(manifest.read(folder), names)
@@ -148,7 +162,7 @@ def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip
         raise click.UsageError(f"--only {' '.join(only)}: no tests are there; `kvwire vectors list` shows what is")
     if found := manifest.damage(folder):
         _damaged(DamageError("; ".join(found)))
-    files = {entry.path.removesuffix(".json"): access.decode((folder / entry.path).read_bytes()) for entry in chosen}
+    files = {entry.path.removesuffix(".json"): _file(folder, entry.path) for entry in chosen}
     known = {label for file in files.values() for test in file.tests for label in asking.labels(test)}
     for name in (*flags, *skip):
         if name not in known:
@@ -173,7 +187,12 @@ def _questions(folder: Path, only: tuple[str, ...], flags: tuple[str, ...], skip
 @click.option("--flag", "flags", multiple=True, help="Only tests with this flag, result, fault or layer; repeatable.")
 @click.option("--skip", multiple=True, help="No tests with this flag, result, fault or layer; repeatable.")
 @click.option(
-    "--silence", default=30.0, show_default=True, metavar="S", help="Seconds without output before it is given up."
+    "--silence",
+    default=30.0,
+    type=Seconds(min=0.1),
+    show_default=True,
+    metavar="S",
+    help="Seconds without output before it is given up.",
 )
 @click.option("--all", "show_all", is_flag=True, help=f"Show every failure, not the first {FAILURES_SHOWN}.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: answers, then troubles.")

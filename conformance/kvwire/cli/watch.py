@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.endings import Endings
 from kvwire.attack.targets import TargetError, parse
 from kvwire.attack.targets.listening import ListenTarget
+from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import FILE
 from kvwire.cli.quantities import Duration, Place
 from kvwire.cli.screen import say, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
-from kvwire.conclusion.result import Recording, Result
+from kvwire.conclusion.result import Recording
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.judging import Answer, dumped, line
@@ -27,7 +29,7 @@ from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
 from kvwire.watch.beside import StreamState, Violations
 from kvwire.watch.lines import Line, Lines
-from kvwire.watch.watching import Watch
+from kvwire.watch.watching import Ended, Watch
 
 if TYPE_CHECKING:
     from kvwire.watch.metrics import Serving
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--only", multiple=True, metavar="ID", help="Only this sentence or area; again for more.")
 @click.option("--strict", is_flag=True, help="A warning is a failure.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen.")
+@curve_options
 def watch_command(
     targets: tuple[str, ...],
     place: tuple[str, int] | None,
@@ -57,6 +60,7 @@ def watch_command(
     only: tuple[str, ...],
     strict: bool,
     allow_inconclusive: bool,
+    curve: Curve | None,
 ) -> int:
     """Judge what the publishers at TARGET… (zmq:… or FILE.toml) send, beside them, until stopped; for weeks.
 
@@ -92,6 +96,7 @@ def watch_command(
             wanted=wanted,
             replays=replays,
             silent_s=silent_s,
+            curve=curve,
             show=lambda now, streams, violations: _show(serving, now, streams, violations),
         )
         failed = watch.run(lambda: bool(endings.told), seconds)
@@ -137,12 +142,13 @@ def _show(
         serving.view = View(at=now, streams=streams, violations=violations)
 
 
-def _finish(results: Sequence[tuple[str, Result | None]], lines: Lines, path: Path | None, *, failed: bool) -> int:
+def _finish(results: Sequence[Ended], lines: Lines, path: Path | None, *, failed: bool) -> int:
     """Say what it came to, write the result stream, and give the exit code."""
     tally, written = Tally(), b""
-    for name, found in results:
+    for name, found, members in results:
         why = "" if found is not None else "it was never listened to"
-        answer = Answer(recording=Recording(name=visible(name), ended="whole", error=why), result=found)
+        told = Recording(name=visible(name), ended="whole", error=why)
+        answer = Answer(recording=told, result=found, members=members)
         tally.add(answer)
         written += answer.dump() if len(results) > 1 or found is None else dumped(found)
         if found is not None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import bisect
 import shlex
 from collections.abc import Sequence
 
 import msgspec
 
 from kvwire.conclusion import provenance, result
-from kvwire.conclusion.description import event_at
+from kvwire.conclusion.causes import followed
+from kvwire.conclusion.description import event_at, in_words
 from kvwire.conclusion.diagnosis.beginning import Beginning, Told
+from kvwire.conclusion.fleet import Member
 from kvwire.conclusion.hearing import Hearing
-from kvwire.conclusion.judging import Judged, Passing, judge_stream, passes
-from kvwire.conclusion.notices import death, notices
+from kvwire.conclusion.judging import judge_stream
+from kvwire.conclusion.notices import death, members, notices
+from kvwire.conclusion.passing import Passing, passes
 from kvwire.conclusion.result import Result
+from kvwire.conclusion.showing import Judged
 from kvwire.conclusion.summary import Wanted, summary
 from kvwire.conclusion.untried import Heard, Why, inconclusive, lacking, not_applicable
 from kvwire.history.follower import HORIZON, Horizon
@@ -22,13 +27,15 @@ from kvwire.history.timeline import Attribution
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Finding, Outcome, Reason, Verdict, Where
 from kvwire.standard.registry import Profile, Registry, Requirement, UnknownNameError
-from kvwire.trace.calls import Call, RestartCall
-from kvwire.trace.detail import Detail, Stimulus
-from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable
+from kvwire.trace.calls import ASKING, Call, RestartCall
+from kvwire.trace.detail import Detail, SocketEvent, Stimulus
+from kvwire.trace.handshakes import refusal
+from kvwire.trace.marks import AttackBegins, ProcessExit, Trouble, Unreachable, Witnesses
 from kvwire.trace.packed import Digest, digest, timed
 from kvwire.trace.probing import probes_at
 from kvwire.trace.records import LIVE, Header, Record, Source, Trace
 from kvwire.wire.endpoint_rules import connectable
+from kvwire.wire.events import Event
 
 LIVE_SOURCES = frozenset(source.value for source in LIVE)
 
@@ -81,7 +88,8 @@ def conclude(trace: Trace, registry: Registry, profile: Profile, wanted: Wanted 
 class Listening:
     """A run in which nothing is done to the publisher, judged while its records come.
 
-    Nothing that was judged is kept: O(resident), the horizon, and what no message is (connections, requests).
+    Nothing that was judged is kept but how each stream began: O(resident), the horizon, and what no message is
+    (connections, requests).
     ``digests``: it makes the digest of the recording itself.
     """
 
@@ -105,6 +113,7 @@ class Listening:
         self.beginning = Beginning(header.streams)
         numbers = {stream.name: Ranges() for stream in header.streams} if len(header.streams) > 1 else {}
         self._numbers = numbers
+        self._judged: Sequence[Judged] = ()
         self.streams = {
             stream.name: Passing(header, stream, registry, profile, numbers=numbers, replays=replays, horizon=horizon)
             for stream in header.streams
@@ -137,10 +146,14 @@ class Listening:
         hearing.digest = recorded
         if self._digest is not None:
             hearing.digest = self._digest.end(hearing.header, interrupted=interrupted, cut=bool(cut))
-        judged = [stream.judged(self.only) for stream in self.streams.values()]
+        judged = self._judged = [stream.judged(self.only) for stream in self.streams.values()]
         self.hearing.kept = {index: record for one in judged for index, record in one.kept.items()}
         told = self.beginning.told()
         return concluded(self.hearing, judged, self.registry, self.profile, self.wanted, told)
+
+    def members(self) -> tuple[Member, ...]:
+        """What the streams show that those of others are held against, when the run is over."""
+        return members(self.hearing, self._judged, prefixes=True)
 
 
 def concluded(
@@ -173,16 +186,19 @@ def concluded(
         holes=tuple(hole for stream in judged for hole in _holes(stream)),
         troubles=tuple(troubles),
         notices=said,
-        outcomes=tuple(
-            _line(
-                outcome,
-                requirement := registry[outcome.requirement],
-                profile,
-                header,
-                heard[outcome.stream, "replayable" in requirement.needs],
-                place,
-            )
-            for outcome in outcomes
+        outcomes=followed(
+            [
+                _line(
+                    outcome,
+                    requirement := registry[outcome.requirement],
+                    profile,
+                    header,
+                    heard[outcome.stream, "replayable" in requirement.needs],
+                    place,
+                )
+                for outcome in outcomes
+            ],
+            place.begins,
         ),
         summary=summary(hearing, judged, outcomes, said, registry, profile, wanted, only, troubled=bool(troubles)),
     )
@@ -196,11 +212,23 @@ def _troubles(hearing: Hearing) -> list[str]:
     texts = [record.detail.text for _, record in hearing.details if isinstance(record.detail, Trouble)]
     texts += [
         f"stream {record.stream}: no ZeroMQ handshake on {record.detail.endpoint} within {record.detail.bound_s:g} s: "
-        + (_moved(hearing, at) or "is a publisher there, and may this client connect?")
+        + (
+            _moved(hearing, at)
+            or _refused(hearing, record, record.detail)
+            or "is a publisher there, and may this client connect?"
+        )
         for at, (_, record) in enumerate(hearing.details)
         if isinstance(record.detail, Unreachable)
     ]
     return list(dict.fromkeys(texts))
+
+
+def _refused(hearing: Hearing, missed: Record, detail: Unreachable) -> str:
+    """How a handshake of these witnesses or clients on that stream failed; empty where none did."""
+    told = [record.detail for _, record in hearing.details if record.stream == missed.stream]
+    curve = any(one.curve for one in told if isinstance(one, Witnesses))
+    said = (refusal(one.event, curve=curve) for one in told if isinstance(one, SocketEvent) and one.of in detail.of)
+    return next(filter(None, said), "")
 
 
 def _moved(hearing: Hearing, unreached: int) -> str:
@@ -323,16 +351,46 @@ class _Places:
     def __init__(self, hearing: Hearing) -> None:
         self._kept = hearing.kept
         self._probe_of = probes_at(hearing.details)
+        self._calls: dict[str, list[tuple[int, Call]]] = {}
+        for index, record in hearing.details:
+            if isinstance(record.detail, Call) and not isinstance(record.detail, ASKING):
+                self._calls.setdefault(record.stream, []).append((index, record.detail))
+
+    def _event(self, where: Where) -> Event | None:
+        if where.record is None or where.frame != "payload" or where.offset is None or where.record not in self._kept:
+            return None
+        return event_at(self._kept[where.record], where.offset)
+
+    def begins(self, where: Where) -> int | None:
+        """Where in its frame the event at a place begins; the place itself where there is none."""
+        event = self._event(where)
+        return where.offset if event is None else event.start
 
     def __call__(self, finding: Finding) -> Finding:
-        """The finding with the probe during which its record was made, and the event that stands at its place."""
+        """The finding with the probe during which its record was made, the event that stands at its place, and what
+        had been done last.
+        """
         where = finding.where
         if where.record is None:
             return finding
-        probe, event = self._probe_of(where.record), None
-        if where.frame == "payload" and where.offset is not None and where.record in self._kept:
-            event = event_at(self._kept[where.record], where.offset)
-        return msgspec.structs.replace(finding, where=msgspec.structs.replace(where, probe=probe, event=event))
+        event = self._event(where)
+        added = msgspec.structs.replace(
+            where,
+            probe=self._probe_of(where.record),
+            event=None if event is None else in_words(event),
+            before=self._before(where.record),
+        )
+        return msgspec.structs.replace(finding, where=added)
+
+    def _before(self, record: int) -> str | None:
+        """What had been asked of the publisher when a message came, or in the record itself."""
+        message = self._kept.get(record)
+        streams = self._calls if message is None else [message.stream]
+        for calls in (self._calls.get(stream, []) for stream in streams):
+            at = bisect.bisect_right(calls, record, key=lambda call: call[0])
+            if at and (message is not None or calls[at - 1][0] == record):
+                return f"{calls[at - 1][1].asked_for} in record {calls[at - 1][0]}"
+        return None
 
 
 def _line(

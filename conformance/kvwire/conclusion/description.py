@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from kvwire.conclusion.muting import Muting
 from kvwire.judges.step import Step
 from kvwire.trace.marks import Joined
 from kvwire.trace.records import Record, Records, told
 from kvwire.wire.dialect import read_slowly
-from kvwire.wire.events import Form, Reading, group_kind
+from kvwire.wire.events import Event, Form, Reading, group_kind
 from kvwire.wire.framing import split_live, split_replay
 
 LEGACY: tuple[Form, ...] = ("array-v", "array-s")
 
 
+NAMES, NAME = 100, 100
+"""How many types of events, and kinds of groups, are told apart, and how many characters of a name are kept."""
+OTHERS = "(others)"
+
+
 class Appearance:
-    """What was seen of a stream, added up; O(types, ranks)."""
+    """What was seen of a stream, added up; O(1) beside its ranks."""
 
     def __init__(self) -> None:
         self.batches = 0
@@ -48,11 +54,12 @@ class Appearance:
         if reading.events:
             self.forms.add(reading.form)
         for event in reading.events[first:]:
-            self.tags[event.tag or "(untagged)"] += 1
+            tag = _named(event.tag or "(untagged)", self.tags)
+            self.tags[tag] += 1
             if event.kind == "unknown" and event.tag:
-                self.unknown.add(event.tag)
+                self.unknown.add(tag)
             if event.spec_kind is not None and group_kind(event.group, event.spec_kind, event.window) == "unknown":
-                self.odd_kinds.setdefault(event.spec_kind, set()).add(event.group)
+                self.odd_kinds.setdefault(_named(event.spec_kind, self.odd_kinds), set()).add(event.group)
 
     @property
     def events(self) -> dict[str, int]:
@@ -73,6 +80,12 @@ class Appearance:
         return "mixed"
 
 
+def _named(name: str, known: Collection[str]) -> str:
+    """A name as it is counted: short, and as one of the others where there are too many."""
+    name = name if len(name) <= NAME else name[:NAME] + "…"
+    return name if name in known or len(known) < NAMES else OTHERS
+
+
 def remarks(appearance: Appearance, muting: Muting, details: Records) -> tuple[str, ...]:
     """What no sentence speaks of and a reader should know."""
     notes: list[str] = []
@@ -90,8 +103,8 @@ def remarks(appearance: Appearance, muting: Muting, details: Records) -> tuple[s
     return tuple(notes)
 
 
-def event_at(record: Record, offset: int) -> str | None:
-    """The event at a byte of the payload of a message: its type, blocks, medium, group and kind; None where none is."""
+def event_at(record: Record, offset: int) -> Event | None:
+    """The event at a byte of the payload of a message; None where none is."""
     if record.frames is None:
         return None
     replayed = split_replay(record.frames) if record.is_replay else None
@@ -99,8 +112,12 @@ def event_at(record: Record, offset: int) -> str | None:
     payload = replayed[2] if replayed is not None else live[1] if live is not None else None
     if payload is None:
         return None
-    event = next((one for one in read_slowly(payload).events if one.start <= offset < one.end), None)
-    if event is None or event.kind == "unknown":
+    return next((one for one in read_slowly(payload).events if one.start <= offset < one.end), None)
+
+
+def in_words(event: Event) -> str | None:
+    """An event: its type, blocks, medium, group, kind and adapter; None where its type is not known."""
+    if event.kind == "unknown":
         return None
     parts = [event.tag]
     if event.kind != "cleared":
@@ -112,4 +129,7 @@ def event_at(record: Record, offset: int) -> str | None:
         parts.append(f"group {event.group}")
     if event.spec_kind is not None:
         parts.append(f"kind {event.spec_kind}")
+    if event.lora_id is not None or event.lora_name is not None:
+        named = (str(part) for part in (event.lora_id, event.lora_name) if part is not None)
+        parts.append(f"adapter {' '.join(named)}")
     return ", ".join(parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kvwire.trace.instances import Rhythm
+from kvwire.history.rhythm import Heard
 from kvwire.trace.packed import digest
 from kvwire.trace.records import LIVE, Header, Record, Records, Trace
 
@@ -16,12 +16,12 @@ LIVE_NAMES = frozenset(map(str, LIVE))
 
 
 class Pace:
-    """When one stream was heard: nanoseconds of the last live message (-1: none) and between two, at most."""
+    """When one stream was heard: nanoseconds of the first live message and the last (-1: none), and between two."""
 
-    __slots__ = ("last_ns", "longest_ns")
+    __slots__ = ("first_ns", "last_ns", "longest_ns")
 
     def __init__(self) -> None:
-        self.last_ns = -1
+        self.first_ns = self.last_ns = -1
         self.longest_ns = 0
 
 
@@ -41,10 +41,7 @@ class Hearing:
         """Where the recording breaks off, if it has no end."""
         self.digest = ""
         """That of the recording."""
-        self.rhythm = Rhythm()
-        """Of the declared streams."""
         self.paces: dict[str, Pace] = {stream.name: Pace() for stream in header.streams}
-        self._several = len(header.streams) > 1
         self._begin = 0
         self._newest = 0
 
@@ -59,12 +56,25 @@ class Hearing:
         if record.frames is None:
             self.details.append((index, record))
         elif record.source in LIVE_NAMES and (pace := self.paces.get(record.stream)) is not None:
-            if at - pace.last_ns > pace.longest_ns and pace.last_ns >= 0:
+            if pace.last_ns < 0:
+                pace.first_ns = at
+            elif at - pace.last_ns > pace.longest_ns:
                 pace.longest_ns = at - pace.last_ns
             pace.last_ns = at
-            if self._several:
-                self.rhythm.add(record.stream, index)
         return index
+
+    def heard(self, name: str) -> Heard | None:
+        """When a stream was heard; None where it never was."""
+        pace = self.paces[name]
+        if pace.last_ns < 0:
+            return None
+        return Heard(
+            began_ns=self._begin,
+            first_ns=pace.first_ns,
+            last_ns=pace.last_ns,
+            longest_ns=pace.longest_ns,
+            ended_ns=self._newest,
+        )
 
     def last(self, name: str) -> float | None:
         """When a stream was heard last; None where it never was."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from kvwire.conclusion.fleet import Fleet, Member, listed, member, seconds
 from kvwire.conclusion.hearing import Hearing
-from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import Notice
+from kvwire.conclusion.showing import Judged
+from kvwire.history.rhythm import allowed_s
 from kvwire.trace.calls import CacheCall
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import AttackBegins, CaptureNote, ProcessExit
@@ -15,31 +17,14 @@ from kvwire.trace.records import Record, told
 
 ADAPTED = ("exec:", "reference:", "mutant:")
 """Targets whose publishers the harness stops and starts itself."""
-SILENT_S = 2.0
-"""Shorter silence at the end of a stream is not worth a word."""
-GAPS = 5
-"""A stream fell silent when the silence at its end is so many times the longest one before."""
 WORDS = 200
 """How many characters of somebody else's words are shown."""
-NAMES = 4
-"""How many streams a line names at most."""
-
-
-def seconds(value: float) -> str:
-    """A time for readers."""
-    return f"{value:.1f}".removesuffix(".0") + " s"
 
 
 def _on_one_line(text: str) -> str:
     """Somebody else's words."""
     text = " ".join(text.split())
     return text if len(text) <= WORDS else text[:WORDS] + "…"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names of streams, the first few."""
-    rest = len(names) - NAMES
-    return ", ".join(names[:NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
@@ -52,7 +37,10 @@ def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     ours = header.life_from_start or header.target.startswith(ADAPTED)
     gone = {name for notice in found for name in notice.streams}
     quiet: dict[str, float] = {}
-    stopped = hearing.rhythm.fell_silent()
+    fleet = Fleet()
+    fleet.add(members(hearing, judged, prefixes=False))  # a run says by itself how its streams agree
+    together = list(fleet.notices())
+    stopped = {name for notice in together if notice.what == "stopped" for name in notice.streams}
     ended: dict[str, tuple[float, float]] = {}
     for name, pace in hearing.paces.items():
         records = hearing.details_of(name)
@@ -71,13 +59,18 @@ def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
         at, rest = min(at for at, _ in ended.values()), min(rest for _, rest in ended.values())
         said = f"{listed(list(ended))} fell silent after {seconds(at)}: nothing more in {seconds(rest)}"
         found.append(Notice(what="silent", streams=list(ended), after_s=at, text=said))
-    if stopped:
-        found.append(_stopped(sorted(stopped), hearing))
     found += _interleaved(judged, hearing)
-    found += _twins(judged)
+    found += together
     found += _refused(hearing)
     found += (Notice(what="capture", text=note.text) for _, note in told(hearing.details, CaptureNote))
     return tuple(found)
+
+
+def members(hearing: Hearing, judged: Sequence[Judged], *, prefixes: bool) -> tuple[Member, ...]:
+    """What each stream of a run shows that others are held against; ``prefixes``: its hashes too."""
+    return tuple(
+        member(one.stream, hearing, one.appearance.ranks, one.identity if prefixes else None) for one in judged
+    )
 
 
 def death(how: str, after_s: float) -> str:
@@ -138,16 +131,7 @@ def _silence(name: str, hearing: Hearing) -> tuple[float, float] | None:
     last = hearing.last(name)
     assert last is not None
     rest = hearing.end - last
-    return (last, rest) if rest >= max(SILENT_S, GAPS * hearing.paces[name].longest_ns / 1e9) else None
-
-
-def _stopped(stopped: list[str], hearing: Hearing) -> Notice:
-    """Streams that stopped while others went on, all in one line."""
-    at = min(last for name in stopped if (last := hearing.last(name)) is not None)
-    going = sum(pace.last_ns >= 0 for name, pace in hearing.paces.items() if name not in stopped)
-    others = f"{going} other streams" if going > 1 else "another stream"
-    said = f"{listed(stopped)} stopped after {seconds(at)}, while {others} went on"
-    return Notice(what="stopped", streams=stopped, after_s=at, text=said)
+    return (last, rest) if rest >= allowed_s(hearing.paces[name].longest_ns / 1e9) else None
 
 
 def _interleaved(judged: Sequence[Judged], hearing: Hearing) -> Iterator[Notice]:
@@ -158,18 +142,6 @@ def _interleaved(judged: Sequence[Judged], hearing: Hearing) -> Iterator[Notice]
             at, name = hearing.at_ns(t_ns), one.stream.name
             said = f"{name} from {seconds(at)} on: {found.text}"
             yield Notice(what="several-senders", streams=[name], after_s=at, text=said)
-
-
-def _twins(judged: Sequence[Judged]) -> Iterator[Notice]:
-    """Streams that carry the same rank."""
-    by_rank: dict[int, list[str]] = {}
-    for one in judged:
-        for rank in sorted(one.appearance.ranks):
-            by_rank.setdefault(rank, []).append(one.stream.name)
-    for rank, names in by_rank.items():
-        if len(names) > 1:
-            count = "two" if len(names) == 2 else str(len(names))
-            yield Notice(what="one-rank", streams=names, text=f"{count} streams carry rank {rank}: {listed(names)}")
 
 
 def _refused(hearing: Hearing) -> Iterator[Notice]:

@@ -1,10 +1,12 @@
-"""From a tally to the outcome of one requirement on one stream."""
+"""From tallies to outcomes: of one requirement on one stream, and of all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Outcome, Reason, Tally, Verdict
-from kvwire.standard.registry import Profile, Requirement
+from kvwire.standard.registry import Profile, Registry, Requirement
 from kvwire.trace.records import Header, StreamInfo
 from kvwire.wire.events import Form
 
@@ -68,3 +70,20 @@ def outcome(
     if (reason := JUDGES[requirement.id].unclaimed(stream, header.statement.of_stream(stream.name))) is not None:
         return verdict(Verdict.NOT_APPLICABLE, reason)
     return verdict(Verdict.INCONCLUSIVE, NOTHING)
+
+
+def outcomes(
+    stream: StreamInfo,
+    tallies: Mapping[str, Tally],
+    header: Header,
+    form: Form,
+    registry: Registry,
+    profile: Profile,
+    only: frozenset[str] | None,
+) -> tuple[Outcome, ...]:
+    """The outcome of every sentence that binds a publisher and has a judge, ``only`` those if there are some."""
+    return tuple(
+        outcome(requirement, stream, tallies.get(requirement.id, Tally()), header, form, profile)
+        for requirement in registry.binding("publisher")
+        if requirement.id in JUDGES and (only is None or requirement.id in only)
+    )

@@ -5,6 +5,7 @@ of it, and of nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Literal, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Finding, Verdict
 from kvwire.standard import reading
 from kvwire.standard.registry import ControlLevel
+from kvwire.standard.statement import EDITIONS
 from kvwire.trace.planned import Left
 
 FORMAT = "kvwire-result-1"
@@ -61,6 +63,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="outcome"):
     """The verdict on one requirement and stream; ``expected`` is the reason why it is no surprise.
 
+    ``follows`` is the requirement that is broken in the same events, or by the blocks that they stored, where this one
+    is told under it.
+
     ``why`` of what is INCONCLUSIVE or NOT-APPLICABLE is one of a closed list, and ``reason`` says it in words.
     ``lacks`` is what the run could not do of what the sentence needs: verbs of the adapter, ``replayable``; or what
     would have to be declared: a field of the statement, and its value.
@@ -79,6 +84,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     findings: list[Finding] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     expected: str = ""
+    follows: str = ""
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="hole"):
@@ -114,6 +120,8 @@ What = Literal[
     "nothing-came",
     "stopped",
     "one-rank",
+    "hashes-differ",
+    "clocks",
     "several-senders",
     "refused",
     "capture",
@@ -184,11 +192,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 class Total(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="total"):
     """The last line of a stream of several recordings: how many there are, by verdict, and the exit code.
 
-    ``verdict`` and ``exit`` are absent when it was interrupted.
+    ``notices`` are what their streams show only when they are held against each other. ``verdict`` and ``exit`` are
+    absent when it was interrupted.
     """
 
     recordings: int
     verdicts: dict[str, int]
+    notices: list[Notice] = msgspec.field(default_factory=list)
     verdict: Verdict | None = None
     exit: int | None = None
     interrupted: bool = False
@@ -250,24 +260,31 @@ def parse(raw: bytes) -> Result:
     """The result of a stream; lines of kinds that this version does not know are skipped.
 
     Raises:
-        ResultError: when a line is none of a result stream, or there is not one run and one summary.
+        ResultError: when a line is none of a result stream, there is not one run and one summary, or it is of another
+            format or an unknown edition.
     """
+    if raw.startswith(b'{"kind":"recording"'):
+        raise ResultError("a result stream of several recordings: it is no result of one")
     decoder = msgspec.json.Decoder(Line)
     lines: list[Line] = []
-    for number, text in enumerate(raw.splitlines(), 1):
+    for number, text in enumerate(BytesIO(raw), 1):
         try:
             lines.append(reading.json(decoder.decode, text))
         except msgspec.MsgspecError as error:
             if _is_of_another_kind(text):
                 continue
             raise ResultError(f"line {number}: not of a result stream ({error}); write one with `--json`") from None
+        if isinstance(lines[-1], Run):
+            _known(lines[-1], number)
 
     def of(kind: type[Kind]) -> tuple[Kind, ...]:
         return tuple(line for line in lines if isinstance(line, kind))
 
     runs, summaries = of(Run), of(Summary)
-    if len(runs) != 1 or len(summaries) != 1:
-        raise ResultError("a result stream has one line `run` and one line `summary`")
+    if len(runs) != 1 or len(summaries) > 1:
+        raise ResultError(f"{len(runs)} lines `run` and {len(summaries)} lines `summary`; a result stream has one each")
+    if not summaries or lines[-1] is not summaries[0]:
+        raise ResultError("the last line is no `summary`: the result is not whole")
     return Result(
         run=runs[0],
         outcomes=of(Outcome),
@@ -279,3 +296,13 @@ def parse(raw: bytes) -> Result:
         troubles=of(Trouble),
         summary=summaries[0],
     )
+
+
+def _known(run: Run, number: int) -> None:
+    if run.format != FORMAT:
+        raise ResultError(f"line {number}: format {reading.shown(run.format)}, this harness reads {FORMAT!r}")
+    if run.edition not in EDITIONS:
+        known = ", ".join(map(repr, EDITIONS))
+        raise ResultError(
+            f"line {number}: edition {reading.shown(run.edition)} is unknown; this harness knows edition {known}"
+        )

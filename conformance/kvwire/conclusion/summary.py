@@ -9,8 +9,8 @@ import msgspec
 
 from kvwire.conclusion import result
 from kvwire.conclusion.hearing import Hearing
-from kvwire.conclusion.judging import Judged
 from kvwire.conclusion.result import INCOMPLETE, NoClaim, Notice
+from kvwire.conclusion.showing import Judged
 from kvwire.judges import JUDGES
 from kvwire.judges.verdict import Exit, Outcome, Reason, Verdict, aggregate, exit_code
 from kvwire.standard.registry import ControlLevel, Profile, Registry

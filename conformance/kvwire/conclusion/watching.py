@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kvwire.conclusion.conclude import Listening
-from kvwire.conclusion.judging import Passing, passes
+from kvwire.conclusion.fleet import Member, member
+from kvwire.conclusion.passing import Passing, passes
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.history.follower import HORIZON, Horizon
@@ -116,6 +117,11 @@ class Watcher:
     def facts(self) -> dict[str, StreamFacts]:
         """How each stream stands, by name."""
         return {name: _facts(stream) for name, stream in self._run.streams.items()}
+
+    def member(self, name: str) -> Member:
+        """What one stream shows so far that others are held against."""
+        stream, run = self._run.streams[name], self._run
+        return member(stream.stream, run.hearing, stream.showing.appearance.ranks, stream.facts.identity)
 
     def result(self, *, interrupted: bool = False) -> Result:
         """The watch is over: its result, from everything that came. Nothing can be taken after it."""

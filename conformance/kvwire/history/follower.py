@@ -34,6 +34,8 @@ LATE = 256
 """For so many batches behind a hole is waited for what may still fill it."""
 CALM = 64
 """So many messages in order, behind something else, are a sign that it is over."""
+RESTLESS = 4096
+"""So many, where one thing follows another: to lay out what is kept costs as much as to judge it once."""
 GAPS = 4096
 """How many gaps, and how many losses of a witness, are kept for the report; more are counted."""
 
@@ -135,6 +137,8 @@ class Follower:
         """By record, of messages that are collected: how many of its witness each was, and when it came."""
         self._calm = 0
         self._patience = CALM
+        self._rested = 0
+        """The last record that was taken when something had come to rest."""
         self._waiting = 0
         """Messages that were collected since something was out of order."""
         self._of: dict[Run, int] = {}
@@ -181,8 +185,8 @@ class Follower:
         if self.steady and number is not None and number != END_NUMBER:
             entry = self._pending.get(number) or self._window.get(number)
             if entry is None:
-                return False
-            if entry.second is None and entry.source != record.source:
+                copy = self._far_behind(self._witnesses[record.source], number)
+            elif entry.second is None and entry.source != record.source:
                 copy = entry.payload == frames[2] and entry.topic == frames[0]
             else:
                 self._unsettle()
@@ -282,7 +286,12 @@ class Follower:
         if entry is None and number <= self.settled:
             entry = self._window.get(number)
             if entry is None:
-                return False
+                if not self._far_behind(witness, number):
+                    return False
+                self.beyond["copies, of a witness that is far behind, not compared"] += 1
+                witness.last, self._classified = number, index
+                witness.count += 1
+                return True
         if entry is None:
             assert record.frames is not None
             self._pending[number] = Entry(payload, source, index, record.frames[0])
@@ -306,12 +315,20 @@ class Follower:
         self._classified = index
         return True
 
+    def _far_behind(self, witness: Witness, number: int) -> bool:
+        """Whether a witness goes on in what others delivered so long ago that nothing of it is kept."""
+        return number < self._floor and number > witness.last and bool(witness.runs) and not witness.excuses
+
     def _hand_on(self) -> None:
-        """Hand on what every witness that is up has passed."""
+        """Hand on what every witness that is up has passed, and what has waited until the horizon."""
         pending = self._pending
         if not self._up:
             return
         floor = min([self._witnesses[source].last for source in self._up])
+        behind: frozenset[str] = frozenset()
+        if len(pending) > self.horizon.batches or (pending and self._bytes > 2 * self.horizon.bytes):
+            floor = max(floor, sorted(pending)[len(pending) // 2])
+            behind = frozenset(source for source in self._up if self._witnesses[source].last < floor)
         number = self.settled + 1
         while pending and number <= floor:
             entry = pending.pop(number, None)
@@ -338,13 +355,10 @@ class Follower:
             self.settled = number
             self.lived[-1].batches += 1
             if not self._alone:
-                self.losses.settled(len(self.lived) - 1, number, entry.seen_by)
+                self.losses.settled(len(self.lived) - 1, number, entry.seen_by | behind)
             self.to.entry(number, entry)
             number += 1
-        if len(self._pending) > self.horizon.batches:
-            self._unsettle()
-            self._waits(0)
-        elif len(self._window) > 2 * self.horizon.batches or self._bytes > self.horizon.bytes:
+        if len(self._window) > 2 * self.horizon.batches or self._bytes > self.horizon.bytes:
             self._trim()
 
     def _begin(self, lived: Lived) -> None:
@@ -397,7 +411,8 @@ class Follower:
         if record is not None and record.frames is not None:
             self.copies.add(record.source, record.frames)
         self._calm = self._waiting = 0
-        self._patience = CALM
+        restless = 8 * (self._classified - self._rested) < len(self._window)
+        self._patience = min(2 * self._patience, RESTLESS) if restless else CALM
         for one in (*self.collected.answers.values(), *(run for runs in self.collected.live.values() for run in runs)):
             for seen in one.payloads.values():
                 self.collected.seen(seen)
@@ -564,6 +579,7 @@ class Follower:
         self._arrived.clear()
         self.collected.forget_numbers()
         self.steady = True
+        self._rested = self._classified
         self._count_witnesses()
         if self._pending:
             self._hand_on()

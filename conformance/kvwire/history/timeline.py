@@ -14,6 +14,8 @@ import bisect
 import enum
 import functools
 import itertools
+import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -21,8 +23,8 @@ import msgspec
 from kvwire.history.incarnations import Life, grouped
 from kvwire.history.segments import DISCONNECTED, AnswerRun, Collected, Run, Sighting
 from kvwire.trace.records import Record
-from kvwire.wire.dialect import read
-from kvwire.wire.events import Event, Reading
+from kvwire.wire.dialect import last_read
+from kvwire.wire.events import Event, Flaw, Reading
 from kvwire.wire.framing import END_SEQUENCE, number_of, split_live, split_replay
 
 __all__ = [
@@ -42,6 +44,12 @@ __all__ = [
     "split_live",
     "split_replay",
 ]
+
+
+READ_BYTES = 64 * 2**20
+"""What the readings of batches may take together; older ones are read again when they are looked into."""
+EVENT_BYTES, VALUE_BYTES = 1024, 40
+"""What an event takes, and each of its tokens and hashes, about."""
 
 
 class Arrival(enum.Enum):
@@ -71,11 +79,12 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     """The record that holds the other bytes of a reused number."""
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Batch(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """One distinct batch of an incarnation.
 
     ``record`` is the index of the first record that held it, ``live`` that of the first live one (None: seen by replay
-    only), ``seen_by`` every source that delivered it. It is read when somebody looks into it.
+    only), ``seen_by`` every source that delivered it. It is read when somebody looks into it, and again where that was
+    long ago.
     """
 
     number: int
@@ -87,7 +96,37 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def reading(self) -> Reading:
         """What the payload says."""
-        return read(self.payload)
+        reading = last_read(self.payload)
+        _KEPT.keep(self, reading)
+        return reading
+
+    def beyond(self, said: str) -> None:
+        """It is not read, for a bound of the harness."""
+        flaw = Flaw("limit", "a batch that is read", said, 0, len(self.payload))
+        self.__dict__["reading"] = Reading(form="none", flaws=(flaw,))
+
+
+class _Kept:
+    """The readings that batches keep, the newest ones, by what they weigh."""
+
+    def __init__(self) -> None:
+        self._of: deque[tuple[weakref.ref[Batch], int]] = deque()
+        self._weight = 0
+
+    def keep(self, batch: Batch, reading: Reading) -> None:
+        """One more: the oldest are forgotten for it."""
+        values = sum(len(event.tokens) + len(event.hashes) for event in reading.events)
+        weight = EVENT_BYTES * (1 + len(reading.events)) + VALUE_BYTES * values
+        self._of.append((weakref.ref(batch), weight))
+        self._weight += weight
+        while self._weight > READ_BYTES:
+            oldest, weight = self._of.popleft()
+            self._weight -= weight
+            if (kept := oldest()) is not None:
+                kept.__dict__.pop("reading", None)
+
+
+_KEPT = _Kept()
 
 
 class Attribution(enum.StrEnum):

@@ -18,9 +18,9 @@ from kvwire.judges.verdict import EXAMPLES, Finding, Reason, Tally, Where
 from kvwire.standard.registry import Memory, Registry
 from kvwire.standard.statement import Statement
 from kvwire.trace.records import Header, Record, Records, StreamInfo
-from kvwire.wire.dialect import read_slowly
+from kvwire.wire.dialect import last_read_slowly
 from kvwire.wire.events import Event, Flaw
-from kvwire.wire.msgpack import walk
+from kvwire.wire.msgpack import walked
 
 ABSURD = 2**48
 """A number that no counter reaches (nine years at a million batches a second): its bytes stand in another order."""
@@ -28,6 +28,9 @@ JUDGES = "kvwire.judges."
 """The package of the judges; below it a module or package per chapter."""
 HEX_BYTES = 24
 """How many bytes of a place a finding shows."""
+
+TEXT = 2000
+"""How many characters of what a publisher wrote a finding quotes."""
 
 P = ParamSpec("P")
 A = TypeVar("A", bound="Area")
@@ -55,6 +58,10 @@ def unless(claimed: Callable[[StreamInfo, Statement], bool]) -> Unclaimed:
     return unclaimed
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT else f"{text[:TEXT]}… ({len(text)} characters)"
+
+
 class Say:
     """How one sentence speaks on one stream; nothing is counted of what the harness itself decided."""
 
@@ -72,7 +79,7 @@ class Say:
     def broke(self, expected: str, seen: str, where: Where) -> None:
         """Count a violation."""
         if self._decided_by not in self._area.muted:
-            finding = Finding(expected=expected, seen=seen, where=where)
+            finding = Finding(expected=_cut(expected), seen=_cut(seen), where=where)
             self.tally.broke(finding)
             if self.tally.violations <= EXAMPLES:
                 self._area.facts.found(self._requirement, finding)
@@ -96,7 +103,7 @@ class Say:
 
     def note(self, text: str) -> None:
         """Keep a remark beside the verdict."""
-        self.tally.note(text)
+        self.tally.note(_cut(text))
 
 
 class Bound(Say, Generic[P]):
@@ -289,12 +296,12 @@ def at_batch(batch: Batch, flaw: Flaw | None = None, event: Event | None = None,
 
 def located(batch: Batch, event: Event) -> Event:
     """The event with its byte offsets, which the fast path does not give."""
-    return event if event.end else read_slowly(batch.payload).events[event.index]
+    return event if event.end else last_read_slowly(batch.payload).events[event.index]
 
 
 def at_element(batch: Batch, index: int) -> Where:
     """The place of one element of the batch's array: 0 ``ts``, 1 events, 2 rank."""
-    node = walk(batch.payload).items[index]
+    node = walked(batch.payload).items[index]
     return at_batch(batch, Flaw("", "", "", node.start, node.end))
 
 

@@ -6,7 +6,7 @@ from kvwire.judges.area import ABSURD, HEX_BYTES, Area, Say, at_record, judge, u
 from kvwire.judges.step import Step
 from kvwire.judges.verdict import Where
 from kvwire.trace.records import Record
-from kvwire.wire.msgpack import LimitError, WireError, walk
+from kvwire.wire.msgpack import LimitError, WireError, walked
 from kvwire.wire.plain import read_quickly
 
 
@@ -135,7 +135,7 @@ class Envelope(Area):
             say.saw()
             return
         try:
-            node = walk(payload)
+            node = walked(payload)
         except LimitError as error:
             say.open(str(error))
             return

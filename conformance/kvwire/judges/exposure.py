@@ -1,6 +1,6 @@
 """Exposure: who can come to an endpoint, and whether anybody is asked who they are (spec/exposure.md).
 
-The harness has no credentials: whatever it gets a handshake from asks for none.
+Unless it was given CURVE keys, the harness has no credentials: whatever it gets a handshake from asks for none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kvwire.judges.verdict import Reason, Where
 from kvwire.standard.statement import Statement
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.instances import begun
-from kvwire.trace.marks import EndpointSeen
+from kvwire.trace.marks import EndpointSeen, Witnesses
 from kvwire.trace.records import StreamInfo, told
 from kvwire.wire.endpoint_rules import WILDCARDS, is_loopback, split
 
@@ -24,18 +24,22 @@ class Exposure(Area):
     """Reads what the machine shows of each endpoint, and who got in."""
 
     memory = "O(instances)"
+    _keys = False
 
     def finish(self) -> None:
         self.by_default()
         said = [monitored.event for _, monitored in told(self.facts.details, SocketEvent)]
-        reached = "HANDSHAKE_SUCCEEDED" in said
+        # With keys of ours a handshake says nothing of those without.
+        self._keys = any(witnesses.curve for _, witnesses in told(self.facts.details, Witnesses))
+        reached = "HANDSHAKE_SUCCEEDED" in said and not self._keys
         refused = any(event.startswith("HANDSHAKE_FAILED") for event in said)
         for index, place in told(self.facts.details, EndpointSeen):
             if not place.default:
                 self.authenticated(index, place, reached=reached, refused=refused)
                 self.salts_in_private(index, place, reached=reached, refused=refused)
         for name, records in self.context.instances.items():
-            got_in = {reach.endpoint for start in begun(name, records) for reach, _ in start.reached if reach.done}
+            reached_ones = (reach for start in begun(name, records) for reach, _ in start.reached if reach.done)
+            got_in = set() if self._keys else {reach.endpoint for reach in reached_ones}
             for index, place in told(records, EndpointSeen):
                 self.authenticated(index, place, reached=place.endpoint in got_in, refused=False)
                 self.salts_in_private(index, place, reached=place.endpoint in got_in, refused=False)
@@ -87,6 +91,8 @@ class Exposure(Area):
             )
         elif wide and refused:
             say.saw()
+        elif wide and self._keys:
+            say.open("our clients brought CURVE keys: whether others are let in was not seen")
 
     @judge("KVW-EXP-003", unclaimed=_no_clear_salts, declares='salt = "clear"')
     def salts_in_private(self, say: Say, index: int, place: EndpointSeen, *, reached: bool, refused: bool) -> None:
@@ -106,6 +112,8 @@ class Exposure(Area):
             )
         elif refused:
             say.saw()
+        elif self._keys:
+            say.open("our clients brought CURVE keys: whether others are let in was not seen")
 
 
 def _wide(place: EndpointSeen) -> str:

@@ -35,6 +35,10 @@ from kvwire.wire.events import Event
 NOTHING = Timeline(incarnations=(), live=(), answers=())
 
 
+LOCATIONS = 4096
+"""How many locations of one stream are followed; an event about another one is a hole."""
+
+
 class Change(NamedTuple):
     """A block that an event stores or removes, and whether it was resident before.
 
@@ -321,10 +325,13 @@ class Facts:
             return
         if event.kind == "cleared":
             named = cleared_by(event)
-            self.cleared = frozenset(key for key in self.ledger.resident() if named.names(key.location))
+            self.cleared = self.ledger.named(named)
             self.ledger.clear(named)
             return
         location = location_of(event)
+        if self.ledger.locations >= LOCATIONS and not self.ledger.knows(location):
+            self.ledger.hole()
+            return
         keys = [Key(location, value) for value in event.hashes]
         if event.kind == "removed":
             self.changes = [Change(key, *self.ledger.remove(key)) for key in keys]

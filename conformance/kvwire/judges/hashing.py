@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kvwire.cache.cases import Example, Examples, Match, Result
 from kvwire.cache.identity import Apart, Identity, Shared, Sight, Told
-from kvwire.cache.parity import Example, Examples, Match, Parity, Result
+from kvwire.cache.parity import Parity
 from kvwire.hashes.functions import BARE, LABELS, OPAQUE, named
 from kvwire.hashes.mistakes import BY_NAME, difference
 from kvwire.history.timeline import Batch, Gap, Incarnation
@@ -22,7 +23,7 @@ from kvwire.judges.verdict import EXAMPLES, Reason, Where
 from kvwire.standard.statement import Statement
 from kvwire.trace.records import StreamInfo
 from kvwire.wire.events import Event
-from kvwire.wire.msgpack import Kind, walk
+from kvwire.wire.msgpack import Kind, walked
 
 KEY_LABEL = "v2_sha256"
 """The label of the full key in interfaces that are asked for events; no label of this wire."""
@@ -33,7 +34,7 @@ NAMED = 'algorithm other than "opaque"'
 
 def at_hash(batch: Batch, event: Event, index: int) -> Where:
     """The place of a block's hash in its payload; of the whole event when the hashes are not where they should be."""
-    node = walk(batch.payload).items[1].items[event.index]
+    node = walked(batch.payload).items[1].items[event.index]
     hashes = node.get("block_hashes") if node.kind is Kind.MAP else node.items[1]
     if hashes is None:
         return at_batch(batch, event=event)

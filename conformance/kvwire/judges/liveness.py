@@ -96,6 +96,9 @@ class Liveness(Area):
         others cause batches shows nothing.
         """
         interval = self.context.statement.bounds.heartbeat_s
+        if interval is None:
+            say.open("no interval is declared")
+            return
         match idle.outcome:
             case "seen":
                 say.saw()

@@ -14,9 +14,10 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from kvwire.cache.cases import Place
 from kvwire.cache.chains import Link, Strand
 from kvwire.cache.ledger import MANY, Location
-from kvwire.cache.parity import KEYED, Place
+from kvwire.cache.parity import KEYED
 from kvwire.hashes.functions import LABELS, NO_SCOPE, OPAQUE, named, root_key
 from kvwire.hashes.packing import widened
 from kvwire.judges.facts import Facts

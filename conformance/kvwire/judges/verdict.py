@@ -63,7 +63,8 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``stored`` is the number of the batch that last stored the block of which a finding speaks, where that is known.
     ``probe`` is the probe during which the record was made, and ``event`` what stands at this place: its type, medium,
-    group and kind; the conclusion adds both, where the trace tells.
+    group, kind and adapter, and ``before`` what had last been done to the publisher; the conclusion adds these, where
+    the trace tells.
     """
 
     record: int | None = None
@@ -74,6 +75,7 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     stored: str | None = None
     probe: str | None = None
     event: str | None = None
+    before: str | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

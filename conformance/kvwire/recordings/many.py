@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
+from kvwire.conclusion.fleet import Fleet
 from kvwire.conclusion.result import Total
 from kvwire.judges.verdict import Exit, Verdict, aggregate
 from kvwire.recordings.judging import Answer, Asked, answer, failed
@@ -139,6 +140,7 @@ class Tally:
         self._verdicts: Counter[str] = Counter()
         self._codes: set[int] = set()
         self._worst: list[Verdict] = []
+        self._fleet = Fleet()
 
     def add(self, found: Answer) -> None:
         """The next recording."""
@@ -150,6 +152,7 @@ class Tally:
         self._verdicts[str(verdict)] += 1
         self._worst.append(verdict)
         self._codes.add(code)
+        self._fleet.add(found.members, found.recording.name)
 
     def total(self, *, interrupted: bool = False) -> Total:
         """The last line of the stream; of one that was interrupted, without a verdict."""
@@ -157,6 +160,7 @@ class Tally:
         return Total(
             recordings=self._verdicts.total(),
             verdicts=dict(sorted(self._verdicts.items())),
+            notices=list(self._fleet.notices()),
             verdict=None if interrupted else aggregate(self._worst),
             exit=None if interrupted else int(code),
             interrupted=interrupted,

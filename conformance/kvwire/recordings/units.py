@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.captures import capture
 from kvwire.trace.records import Part, TraceError
@@ -70,7 +71,7 @@ def _files(paths: Sequence[Path]) -> Iterator[_File]:
 
 
 def _looked(name: str, path: Path) -> _File:
-    name = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    name = reading.named(name)
     if capture.is_capture(path):
         return _File(name=name, path=path)
     try:

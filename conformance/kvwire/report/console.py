@@ -16,8 +16,10 @@ from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Finding, Verdict
+from kvwire.report.grouping import PROBLEMS, broken, occasions
 from kvwire.report.profile import STREAMS, brief, causes, labelled, pointed, shown
-from kvwire.report.words import WHY, counted, short, singular, worded
+from kvwire.report.standing import told
+from kvwire.report.words import WHY, closing, counted, short, singular, worded
 
 STYLES = {
     Verdict.PASS: "green",
@@ -37,7 +39,6 @@ MARKS = {
 }
 """How verdicts are counted in the line of an area; where a sentence has several streams, the first of these counts."""
 WORST = (Verdict.ERROR, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.NOT_APPLICABLE)
-PROBLEMS = (Verdict.FAIL, Verdict.ERROR, Verdict.WARN)
 SHOWN = 12
 """How many holes, and how many open sentences with reasons of their own, are listed at most."""
 
@@ -108,36 +109,56 @@ def place(finding: Finding) -> str:
         parts.append(f"the block last stored in number {where.stored}")
     if where.probe is not None:
         parts.append(f"during probe {where.probe}")
+    if where.before is not None:
+        parts.append(f"after {where.before}")
     return ", ".join(parts) or "the run as a whole"
 
 
-def failure(console: Console, outcomes: Sequence[result.Outcome], report: Result) -> None:
-    """One broken sentence in full: its words, expected, seen, where, and one line to reproduce.
+def failure(console: Console, outcomes: Sequence[result.Outcome], report: Result, *, verbose: bool = False) -> None:
+    """One broken sentence in full: its words, expected, seen and where.
 
-    Of a sentence that several streams break the first of them is shown, with one finding.
+    Of a sentence that several streams break the first of them is shown, with one finding. Further findings are a line
+    each, unless ``verbose``.
     """
     outcome = outcomes[0]
-    stream = f" on {outcome.stream}" if len(report.run.streams) > 1 else ""
-    if len(outcomes) > 1:
-        stream += f" and {len(outcomes) - 1} more stream{'s' if len(outcomes) > 2 else ''}"
-    violations = sum(one.violations for one in outcomes)
-    occasions = counted(sum(one.witnesses for one in outcomes), "occasions")
+    violations, of = occasions(outcomes)
     console.print()
     console.print(
-        f"[{STYLES[outcome.verdict]}]{outcome.verdict}[/] [bold]{outcome.requirement}[/]{escape(stream)}"
-        f"  {violations} of {occasions}"
+        f"[{STYLES[outcome.verdict]}]{outcome.verdict}[/] [bold]{outcome.requirement}[/]{escape(_on(outcomes, report))}"
+        f"  {violations} of {counted(of, 'occasions')}"
     )
     _indented(console, Text(outcome.sentence + "."))
-    for finding in outcome.findings[: 1 if len(outcomes) > 1 else None]:
+    for at, finding in enumerate(outcome.findings[: 1 if len(outcomes) > 1 else None]):
+        where = finding.where
+        if at and not verbose:
+            said = finding.seen if finding.expected == outcome.findings[0].expected else told(finding)
+            number = f"number {where.number}, " if where.number is not None else ""
+            record = f" ({number}record {where.record})" if where.record is not None else ""
+            _indented(console, Text(singular(said) + record), "also")
+            continue
         _indented(console, Text(singular(finding.expected)), "expected")
         _indented(console, Text(singular(finding.seen)), "seen")
-        if finding.where.event is not None:
-            _indented(console, Text(finding.where.event), "in")
+        if where.event is not None:
+            _indented(console, Text(where.event), "in")
         _indented(console, Text(place(finding)), "where")
     for note in outcome.notes:
         _indented(console, Text(singular(note), style="dim"))
-    base = report.run.reproduce.split(" --only ")[0]
-    _indented(console, Text(f"again: {base} --only {outcome.requirement}", style="dim"))
+
+
+def _on(outcomes: Sequence[result.Outcome], report: Result) -> str:
+    """On which streams, where the run has several."""
+    stream = f" on {outcomes[0].stream}" if len(report.run.streams) > 1 else ""
+    if len(outcomes) > 1:
+        stream += f" and {len(outcomes) - 1} more stream{'s' if len(outcomes) > 2 else ''}"
+    return stream
+
+
+def _under(console: Console, outcomes: Sequence[result.Outcome], report: Result) -> None:
+    """A sentence that is broken with another: its verdict, id and counts, and what was seen first."""
+    outcome = outcomes[0]
+    violations, of = occasions(outcomes)
+    head = f"{outcome.verdict} {short(outcome.requirement)}{_on(outcomes, report)}, {violations} of {of}"
+    _indented(console, Text(f"{head}: {told(outcome.findings[0])}"), "with it")
 
 
 def _indented(console: Console, text: Text, label: str = "") -> None:
@@ -149,15 +170,18 @@ def _indented(console: Console, text: Text, label: str = "") -> None:
         console.print(lead + line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _problems(report: Result, console: Console) -> None:
-    """Failures first, then warnings, each sentence once."""
-    for verdict in PROBLEMS:
-        by_sentence: dict[str, list[result.Outcome]] = {}
-        for outcome in report.outcomes:
-            if outcome.verdict is verdict and not outcome.expected:
-                by_sentence.setdefault(outcome.requirement, []).append(outcome)
-        for outcomes in by_sentence.values():
-            failure(console, outcomes, report)
+def _problems(report: Result, console: Console, *, verbose: bool) -> None:
+    """Failures first, then warnings, each sentence once, under the one that it follows from."""
+    base = report.run.reproduce.split(" --only ")[0]
+    for one in broken(report):
+        failure(console, one.outcomes, report, verbose=verbose)
+        for outcomes in one.under:
+            if verbose:
+                failure(console, outcomes, report, verbose=True)
+            else:
+                _under(console, outcomes, report)
+        ids = " ".join(f"--only {short(outcomes[0].requirement)}" for outcomes in one.all)
+        _indented(console, Text(f"again: {base} {ids}", style="dim"))
 
 
 # --- the whole ---------------------------------------------------------------------------------------------------
@@ -178,7 +202,7 @@ def render(report: Result, console: Console, *, verbose: bool = False) -> None:
         if not any(notice.text in line for line in said):
             console.print(Text(notice.text, style="yellow"))
     _streams(report, console)
-    _problems(report, console)
+    _problems(report, console, verbose=verbose)
     _expected(report, console)
     _holes(report, console)
     if verbose:
@@ -252,17 +276,21 @@ def _holes(report: Result, console: Console) -> None:
     if not report.holes:
         return
     console.print()
-    for hole in report.holes[:SHOWN]:
+    alike: dict[str, list[str]] = {}
+    for hole in report.holes:
         numbers = hole.first if hole.first == hole.last else f"{hole.first}…{hole.last}"
-        console.print(Text(f"hole {numbers} on {hole.stream}: {hole.attribution} ({hole.why})", style="dim"))
-    if len(report.holes) > SHOWN:
-        more = len(report.holes) - SHOWN
+        alike.setdefault(f"hole {numbers} on {{}}: {hole.attribution} ({hole.why})", []).append(hole.stream)
+    for said, streams in list(alike.items())[:SHOWN]:
+        console.print(Text(said.replace("{}", _some(streams), 1), style="dim"))
+    if len(alike) > SHOWN:
+        more = len(alike) - SHOWN
         console.print(Text(f"… and {more} more hole{'s' if more > 1 else ''}", style="dim"))
 
 
 def _open(report: Result, console: Console, *, verbose: bool) -> None:
     """The sentences that are open, by reason; those that do not apply are counted by reason."""
     by_reason: dict[str, dict[str, list[str]]] = {}
+    ways: dict[str, str] = {}
     streams = len(report.run.streams)
     apart: Counter[str] = Counter()
     declared: list[str] = []
@@ -272,6 +300,7 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
             why = outcome.why or Why.UNDECIDED
             reason = singular(outcome.reason) if why in (Why.UNDECIDED, Why.REFUSED) else worded(why, report.run.mode)
             by_reason.setdefault(reason, {}).setdefault(short(outcome.requirement), []).append(outcome.stream)
+            ways[reason] = closing(why, report.run.level)
         elif outcome.verdict is Verdict.NOT_APPLICABLE and outcome.requirement not in seen and outcome.why is not None:
             seen.add(outcome.requirement)
             verbs = f" (`{'`, `'.join(outcome.lacks)}`)" if outcome.why is Why.VERB and outcome.lacks else ""
@@ -281,8 +310,10 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
     everything = {WHY[Why.SILENT], WHY[Why.UNREACHABLE]}
     for reason, ids in list(by_reason.items())[:SHOWN]:
         named = (name if len(on) == streams else f"{name} on {_some(on)}" for name, on in ids.items())
-        said = counted(len(ids), "sentences") if reason in everything and not verbose else ", ".join(named)
-        console.print(Text("open, ", style="magenta") + Text(f"{reason}: {said}", style=""))
+        said = counted(len(ids), "sentences") if reason in everything and not verbose else _ids(list(named))
+        pointed(console, "open, ", "magenta", f"{reason}: {said}")
+        if ways[reason]:
+            pointed(console, "  to close it: ", "dim", ways[reason])
     if len(by_reason) > SHOWN:
         rest = [name for ids in list(by_reason.values())[SHOWN:] for name in ids]
         console.print(Text("open, ", style="magenta") + Text(f"for other reasons (-v): {', '.join(rest)}", style=""))
@@ -291,6 +322,27 @@ def _open(report: Result, console: Console, *, verbose: bool) -> None:
         console.print(Text(f"not applicable: {said}", style="dim"))
     if declared:
         console.print(Text(f"not declared: {', '.join(dict.fromkeys(declared))}", style="dim"))
+
+
+def _ids(names: Sequence[str]) -> str:
+    """Sentences of a list, those of an area in a row together where they are many: ``REP-001…004 008``."""
+    if len(names) <= SHOWN or any(" " in name for name in names):
+        return ", ".join(names)
+    areas: dict[str, list[tuple[int, int]]] = {}
+    for name in names:
+        area, _, number = name.partition("-")
+        runs = areas.setdefault(area, [])
+        if runs and runs[-1][1] == int(number) - 1:
+            runs[-1] = (runs[-1][0], int(number))
+        else:
+            runs.append((int(number), int(number)))
+    return ", ".join(f"{area}-{' '.join(map(_run, runs))}" for area, runs in areas.items())
+
+
+def _run(run: tuple[int, int]) -> str:
+    first, last = run
+    between = "…" if last > first + 1 else " "
+    return f"{first:03}" if first == last else f"{first:03}{between}{last:03}"
 
 
 def _some(names: Sequence[str]) -> str:

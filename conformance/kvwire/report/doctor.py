@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
 from kvwire.conclusion.diagnosis.agreement import Agreement
-from kvwire.conclusion.diagnosis.diagnosis import Diagnosis
+from kvwire.conclusion.diagnosis.reuse import Reused
 from kvwire.conclusion.diagnosis.stream_profile import StreamProfile
+from kvwire.conclusion.doctor import Diagnosis
 from kvwire.report.profile import STREAMS, by_text, labelled, lines, pointed
 from kvwire.report.visible import safe
 from kvwire.report.words import counted
@@ -23,11 +26,14 @@ def render(diagnosis: Diagnosis, console: Console) -> None:
     found = [(trouble.stream, trouble.text) for trouble in shown.troubles]
     for text in list(by_text(found, len(shown.streams)))[:LINES]:
         pointed(console, "•", "bold yellow", text)
+    for text in list(by_text([(one.stream, one.text) for one in shown.broken], len(shown.streams)))[:LINES]:
+        pointed(console, "✗", "bold red", text)
     for difference in shown.differences:
         on = f"{difference.stream}: " if several and difference.stream else ""
         pointed(console, "≠", "bold red", f"{on}{difference.said}")
     for agreement in shown.agreements:
         _agreement(agreement, console)
+    _reuse(shown.reuse, console)
     if shown.clean:
         console.print(Text("nothing was found that would keep a consumer from hits", style="bold green"))
     for profile in shown.streams if len(shown.streams) <= STREAMS else ():
@@ -43,6 +49,17 @@ def render(diagnosis: Diagnosis, console: Console) -> None:
         console.print()
         for line in shown.next:
             console.print(Text("next: ", style="dim") + Text(line))
+
+
+def _reuse(found: Sequence[Reused], console: Console) -> None:
+    """The prompts of which what is announced and what is reused part; of all how many."""
+    parted = [one for one in found if one.parting is not None]
+    for one in parted[:LINES]:
+        pointed(console, "≠", "bold red", one.said)
+    if found:
+        style = "bold red" if parted else "green"
+        said = f"announced and reused agree for {len(found) - len(parted)} of {counted(len(found), 'prompts')}"
+        pointed(console, "=" if not parted else "≠", style, said)
 
 
 def _agreement(agreement: Agreement, console: Console) -> None:

@@ -17,11 +17,12 @@ from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Finding, Verdict
-from kvwire.report.console import MARKS, PROBLEMS, WORST, place
+from kvwire.report.console import MARKS, WORST, place
 from kvwire.report.evidence import Course, Evidence
+from kvwire.report.grouping import broken
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import counted, short, singular
+from kvwire.report.words import closing, counted, short, singular
 from kvwire.standard.registry import AREAS, area_of
 
 WIDTH, HEIGHT, MARGIN = 960, 180, 8
@@ -69,9 +70,10 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why sentences are open; ``wanted``: the profile wants at least one of them shown."""
+    """Why sentences are open, and what would close them; ``wanted``: the profile wants at least one of them shown."""
 
     reason: str
+    closing: str
     ids: tuple[str, ...]
     wanted: bool
 
@@ -106,7 +108,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[tuple[Verdict, int], ...]
     open: tuple[Reason, ...]
     sentences: tuple[Sentence, ...]
-    problems: tuple[Sentence, ...]
+    problems: tuple[tuple[Sentence, ...], ...]
     pictures: tuple[Picture, ...]
 
 
@@ -151,7 +153,8 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
     summary = report.summary
     sentences = tuple(_sentences(report, recorded))
     counts = Counter(sentence.verdict for sentence in sentences)
-    problems = [one for one in sentences if one.verdict in PROBLEMS and not one.expected]
+    by_id = {sentence.id: sentence for sentence in sentences}
+    problems = [tuple(by_id[outcomes[0].requirement] for outcomes in one.all) for one in broken(report)]
     return Page(
         key=key,
         report=report,
@@ -166,7 +169,7 @@ def _page(key: str, report: Result, recorded: Recorded) -> Page:
         counts=tuple((verdict, counts[verdict]) for verdict in MARKS if counts[verdict]),
         open=tuple(_open(report)),
         sentences=sentences,
-        problems=tuple(sorted(problems, key=lambda one: PROBLEMS.index(one.verdict))),
+        problems=tuple({group[0].id: group for group in reversed(problems)}.values())[::-1],
         pictures=tuple(map(_picture, recorded.courses)),
     )
 
@@ -230,15 +233,19 @@ def _shown(finding: Finding, evidence: Evidence | None) -> Shown:
 
 
 def _open(report: Result) -> Iterator[Reason]:
-    by_reason: dict[tuple[str, bool], list[str]] = {}
+    by_reason: dict[tuple[str, str, bool], list[str]] = {}
     missing = set(report.summary.conclusive_missing)
     for outcome in report.outcomes:
         if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
-            key = message(outcome, report.run.mode), outcome.requirement in missing
+            way = closing(outcome.why or Why.UNDECIDED, report.run.level)
+            key = message(outcome, report.run.mode), way, outcome.requirement in missing
             named = by_reason.setdefault(key, [])
             if outcome.requirement not in named:
                 named.append(outcome.requirement)
-    reasons = [Reason(reason=reason, ids=tuple(ids), wanted=wanted) for (reason, wanted), ids in by_reason.items()]
+    reasons = [
+        Reason(reason=reason, closing=way, ids=tuple(ids), wanted=wanted)
+        for (reason, way, wanted), ids in by_reason.items()
+    ]
     yield from sorted(reasons, key=lambda reason: not reason.wanted)
 
 

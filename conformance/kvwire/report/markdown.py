@@ -12,9 +12,10 @@ from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Verdict
 from kvwire.report.console import MARKS, place
+from kvwire.report.grouping import broken
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import counted, short, singular
+from kvwire.report.words import closing, counted, short, singular
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!])")
 SHOWN = 50
@@ -67,14 +68,11 @@ def _one(report: Result) -> Iterator[str]:
         yield f"- {literal(text)}"
     if said or report.notices or found:
         yield ""
-    problems = [
-        o for o in report.outcomes if o.verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.WARN) and not o.expected
-    ]
+    problems = [row for one in broken(report) for at, outcomes in enumerate(one.all) for row in _rows(outcomes, at)]
     if problems:
         yield "| verdict | sentence | stream | expected; seen | where |"
         yield "|---|---|---|---|---|"
-        for outcome in problems[:SHOWN]:
-            yield _row(outcome)
+        yield from problems[:SHOWN]
         yield ""
         yield from _more(len(problems) - SHOWN, "sentences")
     expected = [outcome for outcome in report.outcomes if outcome.expected]
@@ -99,12 +97,16 @@ def _one(report: Result) -> Iterator[str]:
     yield ""
 
 
-def _row(outcome: result.Outcome) -> str:
+def _rows(outcomes: Sequence[result.Outcome], under: int) -> Iterator[str]:
+    return (_row(outcome, "↳ " if under else "") for outcome in outcomes)
+
+
+def _row(outcome: result.Outcome, lead: str) -> str:
     finding = outcome.findings[0] if outcome.findings else None
     seen = "" if finding is None else singular(f"{finding.expected}; seen {finding.seen}")
     count = f"{outcome.violations} of {outcome.witnesses}"
     cells = (
-        f"**{outcome.verdict}** {count}",
+        f"{lead}**{outcome.verdict}** {count}",
         f"`{outcome.requirement}` {literal(outcome.sentence)}",
         literal(outcome.stream),
         literal(seen),
@@ -114,11 +116,12 @@ def _row(outcome: result.Outcome) -> str:
 
 
 def _open(report: Result) -> Iterator[str]:
-    by_reason: dict[str, list[str]] = {}
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for outcome in report.outcomes:
         if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
             wanted = "**" if standing(report, outcome) is Standing.ERROR else ""
-            named = by_reason.setdefault(message(outcome, report.run.mode), [])
+            way = closing(outcome.why or Why.UNDECIDED, report.run.level)
+            named = by_reason.setdefault((message(outcome, report.run.mode), way), [])
             if (name := f"{wanted}{short(outcome.requirement)}{wanted}") not in named:
                 named.append(name)
     if not by_reason:
@@ -126,8 +129,8 @@ def _open(report: Result) -> Iterator[str]:
     number = sum(map(len, by_reason.values()))
     yield f"<details><summary>{counted(number, 'sentences')} not proven</summary>"
     yield ""
-    for reason, names in by_reason.items():
-        yield f"- {literal(reason)}: {', '.join(names)}"
+    for (reason, way), names in by_reason.items():
+        yield f"- {literal(reason)}: {', '.join(names)}" + (f" (to close it: {literal(way)})" if way else "")
     yield ""
     yield "</details>"
     yield ""

@@ -39,7 +39,7 @@ def by_text(found: Sequence[tuple[str, str]], count: int) -> Iterator[str]:
     for stream, text in found:
         grouped.setdefault(text, []).append(stream)
     for text, streams in grouped.items():
-        yield f"{some(streams, count)}: {text}" if count > 1 else text
+        yield f"{some(streams, count)}: {text}" if count > 1 and streams != [""] else text
 
 
 def shown(report: Result) -> Sequence[StreamProfile]:

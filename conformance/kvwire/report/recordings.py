@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.text import Text
 
 from kvwire.conclusion.result import Recording, Result, Total
@@ -30,11 +32,13 @@ def row(recording: Recording, result: Result | None) -> Text:
     return line
 
 
-def totals(total: Total, of: int) -> Text:
-    """The last line: how many recordings came out how."""
+def totals(total: Total, of: int) -> Iterator[Text]:
+    """What recordings show together, and the last line: how many of them came out how."""
+    for notice in total.notices:
+        yield Text(notice.text, style="yellow")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in total.verdicts.items())
     ended = f", interrupted after {total.recordings}" if total.interrupted else ""
-    return Text(f"{counted(of, 'recordings')}{ended}: {counts or 'none judged'}", style="bold")
+    yield Text(f"{counted(of, 'recordings')}{ended}: {counts or 'none judged'}", style="bold")
 
 
 def _verdict(verdict: Verdict) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvwire.conclusion.untried import Why
+from kvwire.standard.registry import ControlLevel
 
 _ONE = re.compile(
     r"(?<![\d.,–-])1 ((?:first |end |digest )?(?:hash|batch|block|event|message|removal|store|occasion|request|answer"
@@ -36,6 +37,28 @@ WHY: dict[Why, str] = {
     Why.NOT_SHOWN: "nothing was seen that could have broken it",
 }
 """Each reason for which a sentence got no verdict, in words."""
+
+
+_CLOSING: dict[Why, str] = {
+    Why.MODE: "run without --quick; with --thorough if that was a plain run",
+    Why.ONLY: "run without --only",
+    Why.TIME: "ask for less at a time (--only), or for longer (--for)",
+    Why.FULL: "ask for less at a time (--only)",
+    Why.INTERRUPTED: "let it run to its end",
+    Why.REPLAY: "name its replay socket: ?replay=tcp://HOST:PORT",
+    Why.UNREACHABLE: "is it bound there? mode=bind is for one that dials",
+    Why.LOST: "run again while it is up",
+    Why.SILENT: "send it prompts while it is listened to",
+}
+
+
+def closing(why: Why, level: ControlLevel) -> str:
+    """What would give a sentence a verdict that has none; empty where the reason says it."""
+    if why is not Why.NOT_SHOWN:
+        return _CLOSING.get(why, "")
+    if level == "driven":
+        return "run with --thorough, or let its engine do such things meanwhile"
+    return "listen for longer while it works (--for 60), or drive it (--drive openai:URL, exec:ADAPTER)"
 
 
 def worded(why: Why, mode: str) -> str:

@@ -1,8 +1,11 @@
-"""Text of strangers as values: JSON and TOML, however long, deep or odd, end as a value or as one clear error."""
+"""What strangers wrote, read: files within bounds; JSON and TOML, however deep or odd, as a value or one error."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +13,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+MIB = 2**20
+STATEMENT_BYTES = MIB
+"""How long what somebody writes by hand may be: a statement, expectations, expected failures."""
+RESULT_BYTES = 64 * MIB
+"""How long a result stream may be."""
+
 DEPTH = 64
 """How deep a value may be nested of which nothing else is known."""
-TOML_BYTES = 1 << 20
-"""How long a TOML file may be."""
 SHOWN = 80
 """How many characters of a value are shown."""
 TOO_DEEP = "it is nested too deeply"
@@ -49,6 +56,32 @@ def is_deep(value: object, most: int = DEPTH) -> bool:
     return True
 
 
+def regular(path: Path) -> None:
+    """Refuse what is no regular file: reading it may never end, or never begin.
+
+    Raises:
+        OSError: when it is none; ``strerror`` says so.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "no regular file: copy what it gives to one first")
+
+
+def content(path: Path, most: int = STATEMENT_BYTES) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        OSError: when it cannot be read, is no regular file or longer than ``most`` bytes; ``strerror`` says which.
+    """
+    if path.is_dir():
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    regular(path)
+    with path.open("rb") as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise OSError(errno.EFBIG, f"longer than {most} bytes")
+    return raw
+
+
 class TomlError(ValueError):
     """A file that is no TOML, or cannot be read: the message says why, and names it."""
 
@@ -60,18 +93,12 @@ def toml(path: Path) -> tuple[dict[str, Any], str]:
         TomlError: when it cannot be read, is too long, or no TOML.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(TOML_BYTES + 1)
-        if len(raw) > TOML_BYTES:
-            raise TomlError(f"{path}: longer than {TOML_BYTES} bytes")
-        text = raw.decode()
+        text = content(path).decode()
         return tomllib.loads(text.replace("\r\n", "\n")), text
     except OSError as error:
         raise TomlError(f"{path}: {error.strerror}") from None
     except RecursionError:
         raise TomlError(f"{path}: not TOML: {TOO_DEEP}") from None
-    except TomlError:
-        raise
     except ValueError as error:  # no UTF-8, no TOML, a number with thousands of digits
         raise TomlError(f"{path}: not TOML: {error}") from None
 
@@ -114,10 +141,11 @@ def complaint(error: msgspec.ValidationError, raw: object, text: str = "") -> st
     place = place_of(error)
     line = line_of(text, place) if text else None
     found = f", line {line}: " if line is not None else ": "
-    if place and not str(error).startswith("Object"):
-        found += f"`{path_of(place)}` is {shown(at(raw, place))}: "
-    elif len(place) > 1:
-        found += f"`{path_of(place[:-1])}`: "
+    holder = place[:-1] if "unknown field" in str(error) else place
+    if holder:
+        found += f"`{path_of(holder)}`" + (
+            ": " if str(error).startswith("Object") else f" is {shown(at(raw, place))}: "
+        )
     return found + str(error).partition(" - at `")[0]
 
 
@@ -134,6 +162,11 @@ def at(value: Any, place: Sequence[str | int]) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return value
+
+
+def named(name: str) -> str:
+    """The name of a file as text that can be written: bytes of it that are no UTF-8 in hex."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def shown(value: object, most: int = SHOWN) -> str:

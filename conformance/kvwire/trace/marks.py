@@ -375,7 +375,7 @@ class ProbeMark(Detail, frozen=True, kw_only=True):
 
 
 class Witnesses(Detail, frozen=True, kw_only=True):
-    """The live witnesses of a stream, and the options of their sockets."""
+    """The live witnesses of a stream, and the options of their sockets; ``curve``: they bring CURVE keys."""
 
     SOURCE: ClassVar[str] = "harness"
     EVENT: ClassVar[str] = "witnesses"
@@ -383,6 +383,7 @@ class Witnesses(Detail, frozen=True, kw_only=True):
     rcvhwm: int
     maxmsgsize: int
     reconnect_ms: int
+    curve: bool | None = None
 
 
 class ProcessStart(Detail, frozen=True, kw_only=True):

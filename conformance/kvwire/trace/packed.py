@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from kvwire.trace import kinds
-from kvwire.trace.records import Header, Record, Trace, TraceError
+from kvwire.trace.records import Header, Record, Trace, TraceError, weight
 
 TIME = struct.Struct("<q")
 """The time of a record, as it stands before its message where both are hashed."""
 
 
-BATCH = 256
-"""How many records are read, and hashed, at once."""
+BATCH, BATCH_BYTES = 256, 2**20
+"""How many records are read, and hashed, at once, and of what weight."""
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -88,6 +88,20 @@ def unpack(t_ns: int, data: bytes | memoryview) -> Record:
     )
 
 
+def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """The records, some at once."""
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += weight(record.frames or ())
+        if len(batch) >= BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
 class Digest:
     """SHA-256 over the times and messages of all records, in order, then over the header and how the recording ended.
 
@@ -115,6 +129,6 @@ class Digest:
 def digest(trace: Trace) -> str:
     """The digest of a trace: that of its recording."""
     found = Digest()
-    for first in range(0, len(trace.records), BATCH):
-        found.add([timed(record) for record in trace.records[first : first + BATCH]])
+    for batch in batches(trace.records):
+        found.add([timed(record) for record in batch])
     return found.end(trace.header, interrupted=trace.interrupted, cut=bool(trace.cut))

@@ -86,6 +86,46 @@ def told(records: Iterable[tuple[int, Record]], *kinds: type[Kind]) -> Iterator[
             yield index, record.detail
 
 
+HELD_BYTES = 192 * 2**20
+"""How much of a recording is held in memory, where all of it has to be: the ``weight`` of its records."""
+RECORD_BYTES, FRAME_BYTES = 1024, 64
+"""What a record, and each frame of it, costs beside the bytes of its frames."""
+
+
+def weight(frames: Sequence[bytes]) -> int:
+    """What a message costs in memory, in bytes, about."""
+    return RECORD_BYTES + sum(map(len, frames)) + FRAME_BYTES * len(frames)
+
+
+class HeldFrames:
+    """Frames in memory, equal ones once: two witnesses and every replay read the same ones."""
+
+    def __init__(self) -> None:
+        self._frames: dict[bytes, bytes] = {}
+
+    def weight(self, frames: Sequence[bytes]) -> int:
+        """What a message would cost beside those that are held."""
+        return weight([frame for frame in frames if frame not in self._frames])
+
+    def hold(self, frames: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """The frames, or those that are equal and were held before."""
+        return tuple([self._frames.setdefault(frame, frame) for frame in frames])
+
+
+def held(records: Iterable[Record], most: int = HELD_BYTES) -> Iterator[Record]:
+    """The records of what is judged as a whole.
+
+    Raises:
+        TraceError: when they are more than may be held.
+    """
+    left, frames = most, HeldFrames()
+    for record in records:
+        left -= frames.weight(record.frames or ())
+        if left < 0:
+            raise TraceError(f"its records take more than {most} bytes of memory; --memory says how much there is")
+        yield record if record.frames is None else msgspec.structs.replace(record, frames=frames.hold(record.frames))
+
+
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A declared stream of a run: its name and what was declared of it."""
 
@@ -114,7 +154,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``probes`` names what was run, ``left_out`` what would have applied and was not run; ``plan`` tells of each probe
     what it serves, and why it was not carried out (empty where probes were chosen by name, and in older traces).
     ``life_from_start`` says that the harness started the publisher itself, so that its
-    first life began on this trace. ``part`` stands in a file that holds a part of a recording.
+    first life began on this trace. ``clock_ns`` is what turns the times of records into nanoseconds since 1970, by the
+    clock of the host that recorded: held against other recordings only. ``part`` stands in a file that holds a part of
+    a recording.
     """
 
     trace: str
@@ -131,6 +173,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: tuple[str, ...] = ()
     plan: tuple[Planned, ...] = ()
     life_from_start: bool = False
+    clock_ns: int | None = None
     statement: Statement = Statement()
     streams: tuple[StreamInfo, ...] = ()
     part: Part | None = None

@@ -19,14 +19,16 @@ import msgspec
 from kvwire.standard import reading
 from kvwire.vectors.asking import Graded, Question, grade
 
-LINE_BYTES = 64 * 1024 * 1024
+LINE_BYTES = 8 * 1024 * 1024
 """The longest line that is read."""
+TROUBLES = 10_000
+"""After so many a filter is given up."""
 END_S = 2.0
 """How long a filter has to end after its last answer, and after SIGTERM."""
 CHUNK = 65536
 SHOWN = 120
 
-TroubleKind = Literal["garbage", "order", "unknown", "twice", "died", "silent", "exit"]
+TroubleKind = Literal["garbage", "order", "unknown", "twice", "died", "silent", "exit", "flood"]
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,7 @@ class _Silence(Exception):
 
 
 class _Flood(Exception):
-    """A line is longer than what is read."""
+    """A line is longer than what is read, or nothing but trouble comes; the message says which."""
 
 
 class Filter:
@@ -89,11 +91,12 @@ class Filter:
                 if not chunk:
                     break
                 pending += chunk
-                *lines, rest = bytes(pending).split(b"\n")
-                pending = bytearray(rest)
-                yield from lines
+                if b"\n" in chunk:
+                    *lines, rest = bytes(pending).split(b"\n")
+                    pending = bytearray(rest)
+                    yield from lines
                 if len(pending) > LINE_BYTES:
-                    raise _Flood
+                    raise _Flood(f"a line of more than {LINE_BYTES} bytes")
         if pending:
             yield bytes(pending)
 
@@ -147,6 +150,8 @@ class _Matcher:
     def take(self, line: bytes) -> None:
         if not line.strip():
             return
+        if len(self.troubles) >= TROUBLES:
+            raise _Flood(f"{TROUBLES} lines that were no answers, and no end of them: it was given up")
         try:
             answer = reading.json(msgspec.json.decode, line)
         except msgspec.MsgspecError:
@@ -194,8 +199,8 @@ def ask(command: Sequence[str], questions: Sequence[Question], silence_s: float)
                 matcher.trouble("exit", f"it ended with {_code(code)} after its last answer")
         except _Silence:
             matcher.trouble("silent", f"no output for {silence_s:g} s")
-        except _Flood:
-            matcher.trouble("garbage", f"a line of more than {LINE_BYTES} bytes")
+        except _Flood as flood:
+            matcher.troubles.append(Trouble(kind="flood", id=matcher.awaited, text=str(flood)))
     finally:
         child.kill()
     writer.join(END_S)

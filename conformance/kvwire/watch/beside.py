@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from kvwire.conclusion.fleet import Member
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.conclusion.watching import StreamFacts, Watcher
 from kvwire.judges.verdict import Outcome, Verdict
 from kvwire.standard import registry
 from kvwire.trace.detail import SocketEvent
+from kvwire.trace.handshakes import refusal
 from kvwire.trace.marks import Stalled, Trouble
 from kvwire.trace.records import Header, Record
 from kvwire.watch.holes import Holes
@@ -29,7 +31,8 @@ LOST = "DISCONNECTED"
 class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     """How one stream stands, as it is shown to others. Times are in nanoseconds of the monotonic clock, lag in seconds.
 
-    ``unwell`` says in words why it is not heard as it should be; empty while it is.
+    ``unwell`` says in words why it is not heard as it should be; empty while it is. ``silent``: for longer than its own
+    rhythm allows.
     """
 
     target: str
@@ -39,6 +42,7 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     lag_s: float
     asked: int
     unwell: str
+    silent: bool = False
 
 
 class Violations(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +66,6 @@ class _Ear:
         self.failed: dict[str, int] = {}
         self.lag_ns = 0
         self.asked = 0
-        self.silent = False
         self.connects = 0
         self.lives = 0
         self.gaps = 0
@@ -74,7 +77,15 @@ class Beside:
     failed: str | None = None
 
     def __init__(
-        self, name: str, lines: Lines, profile: str | None, wanted: Wanted, *, replays: bool, silent_s: float | None
+        self,
+        name: str,
+        lines: Lines,
+        profile: str | None,
+        wanted: Wanted,
+        *,
+        replays: bool,
+        silent_s: float | None,
+        curve: bool = False,
     ) -> None:
         self.name = name
         self._lines = lines
@@ -82,6 +93,7 @@ class Beside:
         self._wanted = wanted
         self._replays = replays
         self._silent_s = silent_s
+        self._curve = curve
         self._before: list[Record] = []
         self._ears: dict[str, _Ear] = {}
         self._watcher: Watcher | None = None
@@ -144,6 +156,8 @@ class Beside:
                 self._lines.tell("connection-lost", self.name, stream, "it is tried again for as long as it takes")
         else:
             count = ear.failed[detail.of] = ear.failed.get(detail.of, 0) + 1
+            if sum(ear.failed.values()) == 1 and (why := refusal(detail.event, curve=self._curve)):
+                self._lines.tell("trouble", self.name, stream, why)
             return count <= FAILED_HANDSHAKES
         return True
 
@@ -216,12 +230,6 @@ class Beside:
             self._lines.tell("gap", self.name, name, said)
         ear.gaps = facts.gaps
         unwell = self._unwell(ear, now)
-        if unwell and not ear.silent and ear.pauses.silence(now) > ear.pauses.bound:
-            ear.silent = True
-            self._lines.tell("silent", self.name, name, unwell)
-        elif ear.silent and not unwell:
-            ear.silent = False
-            self._lines.tell("heard-again", self.name, name, "within its rhythm")
         return StreamState(
             target=self.name,
             stream=name,
@@ -230,6 +238,7 @@ class Beside:
             lag_s=ear.lag_ns / 1e9,
             asked=ear.asked,
             unwell=unwell,
+            silent=bool(unwell) and ear.pauses.silence(now) > ear.pauses.bound,
         )
 
     def _unwell(self, ear: _Ear, now: float) -> str:
@@ -241,6 +250,15 @@ class Beside:
         if pauses.last is None:
             return f"{where}, and nothing has come yet"
         return f"{where}, and nothing came for {silence:.0f} s; it may pause for {bound:.0f} s"
+
+    @property
+    def streams(self) -> Sequence[str]:
+        """The names of its streams."""
+        return tuple(self._ears)
+
+    def member(self, name: str) -> Member | None:
+        """What one of them shows that others are held against; None before it began."""
+        return None if self._watcher is None else self._watcher.member(name)
 
     def result(self) -> Result | None:
         """What the watch comes to; None if it never began."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from kvwire.conclusion.fleet import listed
 from kvwire.report.visible import ascii_json, visible
 
 FIRST = 3
@@ -23,7 +24,10 @@ What = Literal[
     "new-life",
     "gap",
     "silent",
+    "stopped",
     "heard-again",
+    "one-rank",
+    "hashes-differ",
     "replay-asked",
     "trouble",
     "more",
@@ -37,13 +41,15 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     A ``finding`` has the requirement, its verdict (FAIL, WARN), what was ``expected`` and ``seen``, and the number of
     the batch where there is one. ``more-findings`` and ``more`` (``of`` says of what) have a ``count`` since the line
-    before, ``ended`` the exit code.
+    before, ``ended`` the exit code. What several streams have together is one line: ``streams`` names them, and
+    ``target`` too where it is not the same of all; ``stream`` is empty.
     """
 
     at: str
     what: What
     target: str
     stream: str = ""
+    streams: list[str] = []
     requirement: str = ""
     verdict: str = ""
     number: str = ""
@@ -58,7 +64,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def words(self) -> str:
         """The line for people, whatever strangers wrote into it."""
-        place = f"{self.target} {self.stream}".strip()
+        place = " ".join(part for part in (self.target, self.stream or listed(self.streams)) if part)
         match self.what:
             case "finding":
                 at = f" (number {self.number})" if self.number else ""
@@ -68,7 +74,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case "more":
                 said = f"{self.of} {place}: {self.count} more"
             case _:
-                said = f"{self.what} {place}: {self.text}"
+                said = f"{self.what}{' ' * bool(place)}{place}: {self.text}"
         return visible(f"{self.at} {said}")
 
     @property
@@ -83,7 +89,10 @@ def wall() -> str:
 
 
 class Lines:
-    """Tells lines: of each sort the first ones of an hour, then how many more there were. O(sorts) memory."""
+    """Tells lines: of each sort the first ones of an hour, then how many more there were. O(sorts) memory.
+
+    What happens waits until it is pushed, so that what several streams have together is one line.
+    """
 
     def __init__(self, write: Callable[[Line], None], now: float, hour_s: float = HOUR_S) -> None:
         self._write = write
@@ -92,21 +101,32 @@ class Lines:
         self._told: dict[tuple[What, str, str], int] = {}
         self._findings: dict[tuple[str, str, str], tuple[int, str]] = {}
         """By target, stream and requirement: how many were told, and the verdict."""
+        self._waiting: dict[tuple[str, str, int], list[Line]] = {}
+        """By what it is, what is said or which sentence was broken, and how many of it the stream had before."""
 
     def tell(self, what: What, target: str, stream: str, text: str) -> None:
         """Something happened."""
         count = self._told[what, target, stream] = self._told.get((what, target, stream), 0) + 1
         if count <= FIRST:
-            self._write(Line(at=wall(), what=what, target=target, stream=stream, text=text))
+            line = Line(at=wall(), what=what, target=target, stream=stream, text=text)
+            self._waiting.setdefault((what, text, count), []).append(line)
 
     def finding(self, line: Line) -> None:
         """A finding that is new; there are three of a sentence and stream at most."""
         key = line.target, line.stream, line.requirement
-        self._findings[key] = self._findings.get(key, (0, ""))[0] + 1, line.verdict
-        self._write(line)
+        count = self._findings.get(key, (0, ""))[0]
+        self._findings[key] = count + 1, line.verdict
+        self._waiting.setdefault((line.what, line.requirement, count), []).append(line)
+
+    def push(self) -> None:
+        """Tell what waits."""
+        waiting, self._waiting = self._waiting, {}
+        for lines in waiting.values():
+            self._write(_together(lines))
 
     def ended(self, target: str, text: str, code: int | None) -> None:
         """A watch is over."""
+        self.push()
         self._write(Line(at=wall(), what="ended", target=target, text=text, exit=code))
 
     def late(self, now: float) -> bool:
@@ -116,6 +136,7 @@ class Lines:
     def counted(self, now: float, violations: dict[tuple[str, str, str], int]) -> None:
         """The hour is over: tell what came besides, by target, stream and requirement."""
         self._until = now + self._hour_s
+        self.push()
         for line in self._more(violations):
             self._write(line)
         self._told.clear()
@@ -139,3 +160,15 @@ class Lines:
         for (what, target, stream), count in self._told.items():
             if count > FIRST:
                 yield Line(at=wall(), what="more", of=what, target=target, stream=stream, count=count - FIRST)
+
+
+def _together(lines: list[Line]) -> Line:
+    """One line for what several streams have together; the rest of it is the first one's."""
+    first = lines[0]
+    named = dict.fromkeys((line.target, line.stream) for line in lines)
+    if len(named) == 1:
+        return first
+    targets = {target for target, _ in named}
+    if len(targets) == 1:
+        return msgspec.structs.replace(first, stream="", streams=[stream for _, stream in named])
+    return msgspec.structs.replace(first, target="", stream="", streams=[" ".join(name) for name in named])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 
+from kvwire.history.rhythm import TIMES, allowed_s
+
 FLOOR_S = 10.0
 """A shorter silence is never worth a word."""
-TIMES = 5
-"""A stream is silent when it pauses for so many times its longest pause of the last day."""
 HOUR_S = 3600.0
 HOURS = 24
 
 
 class Pauses:
-    """How long one stream pauses; O(hours). Times are seconds of one clock.
+    """How long one stream pauses, in the last day; O(hours). Times are seconds of one clock.
 
     A pause in which the connection was lost is no pause of the stream. One that is longer than the bound is half
     believed: the bound doubles at most, so that an outage does not make it blind.
@@ -32,7 +32,7 @@ class Pauses:
         """How long it may be silent."""
         if self._fixed is not None:
             return self._fixed
-        return max(FLOOR_S, TIMES * max((pause for _, pause in self._longest), default=0.0))
+        return allowed_s(max((pause for _, pause in self._longest), default=0.0), FLOOR_S)
 
     def heard(self, at: float) -> None:
         """A message came."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.recording import Reception
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness_process import Patience
+from kvwire.conclusion.fleet import Member
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.standard import registry
 from kvwire.watch.beside import Beside, StreamState, Violations
 from kvwire.watch.lines import Lines
+from kvwire.watch.together import Together
 
 TICK_S = 0.02
 """How long what comes is collected before it is judged."""
@@ -20,8 +24,17 @@ LOOK_S = 1.0
 """How often it is looked how things stand."""
 ASK_S = 5.0
 """How often a replay socket is asked at most."""
-PATIENCE = Patience(rcvhwm=100_000, waiting_bytes=64 * 1024 * 1024, reconnect_max_ms=1000)
-"""What may wait for a watch that does not keep up, so that its memory has a bound."""
+PATIENCE = Patience(reconnect_max_ms=1000)
+"""In a long outage a connection is tried once a second."""
+
+
+class Ended(NamedTuple):
+    """What the watch of one target comes to, None of one that never began, and what its streams show beside others."""
+
+    target: str
+    result: Result | None
+    members: tuple[Member, ...]
+
 
 Show = Callable[[float, Sequence[StreamState], Sequence[Violations]], None]
 
@@ -39,18 +52,28 @@ class Watch:
         replays: bool = False,
         silent_s: float | None = None,
         show: Show = lambda *_: None,
+        curve: Curve | None = None,
     ) -> None:
         self._lines = lines
         self._show = show
         self._registry = registry.load()
         self._besides = [
-            Beside(target.text, lines, profile, wanted or Wanted(), replays=replays, silent_s=silent_s)
+            Beside(
+                target.text,
+                lines,
+                profile,
+                wanted or Wanted(),
+                replays=replays,
+                silent_s=silent_s,
+                curve=curve is not None,
+            )
             for target in targets
         ]
         self._receptions = [
-            Reception(target, beside, replays=replays, patience=PATIENCE)
+            Reception(target, beside, replays=replays, patience=PATIENCE, curve=curve)
             for target, beside in zip(targets, self._besides, strict=True)
         ]
+        self._together = Together(lines, self._besides)
         self._asked: dict[tuple[str, str], float] = {}
 
     def run(self, stopped: Callable[[], bool], seconds: float | None = None) -> list[str]:
@@ -102,10 +125,15 @@ class Watch:
                 )
                 for outcome in broken.values()
             ]
+        self._together.look(now, streams, last=last)
         if last or self._lines.late(now):
             self._lines.counted(now, {(one.target, one.stream, one.requirement): one.count for one in violations})
+        self._lines.push()
         self._show(now, streams, violations)
 
-    def results(self) -> list[tuple[str, Result | None]]:
-        """What the watch of each target comes to; None of one that never began."""
-        return [(beside.name, beside.result()) for beside in self._besides]
+    def results(self) -> list[Ended]:
+        """What the watch of each target comes to."""
+        return [
+            Ended(beside.name, beside.result(), tuple(one for name in beside.streams if (one := beside.member(name))))
+            for beside in self._besides
+        ]

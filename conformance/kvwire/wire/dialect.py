@@ -6,46 +6,27 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 from kvwire.wire.events import (
+    ARRAY_SLOTS,
     DEVICE,
     DIGEST,
+    GROUPS,
     KINDS,
     MEDIA,
     REQUIRED,
     TWO_63,
     TWO_64,
     Event,
-    EventKind,
     Flaw,
     Form,
     Reading,
 )
-from kvwire.wire.msgpack import LIMITS, Kind, LimitError, Limits, Node, WireError, walk
+from kvwire.wire.msgpack import LIMITS, Kind, LimitError, Limits, Node, WireError, walked
 from kvwire.wire.plain import read_quickly
-
-ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
-    "stored": (
-        "block_hashes",
-        "parent_block_hash",
-        "token_ids",
-        "block_size",
-        "lora_id",
-        "medium",
-        "lora_name",
-        "extra_keys",
-        "group_idx",
-        "kv_cache_spec_kind",
-        "kv_cache_spec_sliding_window",
-    ),
-    "removed": ("block_hashes", "medium", "group_idx"),
-    "cleared": ("medium",),
-    "unknown": (),
-}
-"""The slots after the tag of vLLM's array events; SGLang's are the same up to ``medium``, then a map."""
-
 
 TYPED: dict[str, Kind] = {
     "lora_id": Kind.INT,
@@ -256,7 +237,7 @@ class _Builder:
         node = self.fields.get("group_idx")
         if node is None or node.kind is Kind.NIL:
             return 0, True
-        if node.kind is not Kind.INT:
+        if node.kind is not Kind.INT or node.value >= GROUPS:
             return 0, False
         return int(node.value), True
 
@@ -451,7 +432,7 @@ def _form(events: tuple[Event, ...]) -> Form:
 def read_slowly(payload: bytes, limits: Limits = LIMITS) -> Reading:
     """Read a payload with the walker: the truth."""
     try:
-        node = walk(payload, limits)
+        node = walked(payload, limits)
     except WireError as error:
         end = len(payload)
         code = "limit" if isinstance(error, LimitError) else "msgpack"
@@ -471,7 +452,11 @@ def read_slowly(payload: bytes, limits: Limits = LIMITS) -> Reading:
                 flaws.append(Flaw("ts-finite", "a finite `ts`", str(ts), items[0].start, items[0].end))
     events: tuple[Event, ...] = ()
     if len(items) > 1:
-        if items[1].kind is Kind.ARRAY:
+        most = limits.events(len(payload))
+        if items[1].kind is Kind.ARRAY and len(items[1].items) > most:
+            said = f"{len(items[1].items)} events, more than the {most} that this harness reads of so many bytes"
+            flaws.append(Flaw("limit", "events", said, items[1].start, items[1].end))
+        elif items[1].kind is Kind.ARRAY:
             events = tuple(_Builder(item, index).build() for index, item in enumerate(items[1].items))
         else:
             flaws.append(Flaw("events", "`events` as an array", describe(items[1]), items[1].start, items[1].end))
@@ -492,3 +477,8 @@ def read(payload: bytes, limits: Limits = LIMITS) -> Reading:
     if within and (quick := read_quickly(payload)) is not None:
         return quick
     return read_slowly(payload, limits)
+
+
+last_read = functools.lru_cache(maxsize=1)(read)
+last_read_slowly = functools.lru_cache(maxsize=1)(read_slowly)
+"""The same; what was read last is kept."""

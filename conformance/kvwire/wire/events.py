@@ -34,6 +34,27 @@ REQUIRED: dict[EventKind, tuple[str, ...]] = {
     "cleared": (),
     "unknown": (),
 }
+GROUPS = 2**16
+"""How many groups of an engine are told apart; an event of another one is not followed."""
+ARRAY_SLOTS: dict[EventKind, tuple[str, ...]] = {
+    "stored": (
+        "block_hashes",
+        "parent_block_hash",
+        "token_ids",
+        "block_size",
+        "lora_id",
+        "medium",
+        "lora_name",
+        "extra_keys",
+        "group_idx",
+        "kv_cache_spec_kind",
+        "kv_cache_spec_sliding_window",
+    ),
+    "removed": ("block_hashes", "medium", "group_idx"),
+    "cleared": ("medium",),
+    "unknown": (),
+}
+"""The slots after the tag of vLLM's array events; SGLang's are the same up to ``medium``, then a map."""
 TWO_63 = 2**63
 TWO_64 = 2**64
 DIGEST = re.compile(r"[0-9a-fA-F]{64}\Z")

@@ -7,6 +7,7 @@ so that a hostile nesting depth ends in an error and not in a crash.
 from __future__ import annotations
 
 import enum
+import functools
 import struct
 from typing import Any
 
@@ -31,9 +32,13 @@ class Kind(enum.Enum):
 class Limits(msgspec.Struct, frozen=True):
     """What the harness reads at most of one payload: its own bounds, stated in every result."""
 
-    bytes: int = 64 * 1024 * 1024
+    bytes: int = 16 * 1024 * 1024
     depth: int = 32
-    values: int = 4_000_000
+    values: int = 500_000
+
+    def events(self, size: int) -> int:
+        """How many events are read of a payload of so many bytes: one that says anything has sixteen."""
+        return 64 + size // 16
 
 
 LIMITS = Limits()
@@ -246,3 +251,7 @@ def walk(data: bytes, limits: Limits = LIMITS) -> Node:
             node = stack.pop().close(reader.pos)
         else:
             return node
+
+
+walked = functools.lru_cache(maxsize=1)(walk)
+"""The same; what was read last is kept, as one payload is often looked into again and again."""

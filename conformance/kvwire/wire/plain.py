@@ -15,7 +15,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from kvwire.wire.events import KINDS, MEDIA, REQUIRED, TWO_63, TWO_64, Event, EventKind, Form, Reading
+from kvwire.wire.events import (
+    ARRAY_SLOTS,
+    GROUPS,
+    KINDS,
+    MEDIA,
+    REQUIRED,
+    TWO_63,
+    TWO_64,
+    Event,
+    EventKind,
+    Form,
+    Reading,
+)
 from kvwire.wire.msgpack import LIMITS
 
 Signed = Annotated[int, Meta(ge=-TWO_63, le=TWO_63 - 1)]
@@ -29,7 +41,7 @@ FIELDS: dict[str, Any] = {
     "lora_name": None,
     "medium": str | None,
     "extra_keys": None,
-    "group_idx": Natural | None,
+    "group_idx": Annotated[int, Meta(ge=0, lt=GROUPS)] | None,
     "kv_cache_spec_kind": str | None,
     "kv_cache_spec_sliding_window": Natural | None,
     "locality": str | None,
@@ -47,23 +59,8 @@ HASHES: dict[bool, dict[str, Any]] = {
 """Hashes in signed form, or in any."""
 NEVER = frozenset({"type", "mm_keys", "cache_salt", "epoch"})
 """Keys that only the walker reads."""
-SLOTS: dict[EventKind, tuple[str, ...]] = {
-    "stored": (
-        "block_hashes",
-        "parent_block_hash",
-        "token_ids",
-        "block_size",
-        "lora_id",
-        "medium",
-        "lora_name",
-        "extra_keys",
-        "group_idx",
-        "kv_cache_spec_kind",
-        "kv_cache_spec_sliding_window",
-    ),
-    "removed": ("block_hashes", "medium", "group_idx"),
-}
-"""The slots of vLLM's arrays, after the tag."""
+READ: frozenset[EventKind] = frozenset({"stored", "removed"})
+"""Events that have shapes."""
 PLACES = ("group_idx", "locality", "ownership")
 """What says where a block is, beside its medium."""
 LEARNED = 64
@@ -144,7 +141,7 @@ def _learned(raw: bytes | msgspec.Raw) -> Shape | None:
     if isinstance(value, dict):
         keys, form = [key for key in value if key != "type"], "map"
         kind = KINDS.get(str(value.get("type")), "unknown")
-        if kind not in SLOTS or len(keys) > KEYS or not all(map(_nameable, keys)):
+        if kind not in READ or len(keys) > KEYS or not all(map(_nameable, keys)):
             return None
         if not set(REQUIRED[kind]) <= set(keys) or NEVER & set(keys):
             return None
@@ -156,9 +153,9 @@ def _learned(raw: bytes | msgspec.Raw) -> Shape | None:
         keys.sort()
     elif isinstance(value, list) and value and isinstance(value[0], str):
         kind = KINDS.get(value[0], "unknown")
-        slots = SLOTS.get(kind, ())
+        slots = ARRAY_SLOTS.get(kind, ())
         least = 3 if kind == "removed" else 7
-        if kind not in SLOTS or not least <= len(value) <= len(slots) + 1:
+        if kind not in READ or not least <= len(value) <= len(slots) + 1:
             return None
         form = "array-v" if len(value) > least else "array"
         keys = list(slots[: len(value) - 1])

@@ -186,7 +186,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def batch_projection(ts: float, events: Sequence[Mapping[str, Any]], rank: int) -> dict[str, Any]:
+def batch_projection(ts: float, events: Sequence[Mapping[str, Any]], rank: int | None) -> dict[str, Any]:
     """The projection of a batch from plain values: what the harness offers through an adapter."""
     projected: list[dict[str, Any]] = []
     for event in events:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.kit.probing import marks
 
+from kvwire.attack.targets import process
 from kvwire.attack.targets.process import AdapterProcess
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Accepted, AdapterError, Bound, Cached, Failed, Refused, Start, Stats, Unsupported
@@ -57,9 +58,9 @@ def adapt(recorder: Recorder) -> Iterator[Adapt]:
         return started[-1]
 
     yield start
-    for process in started:
-        process.close()
-        assert not process.alive
+    for adapter in started:
+        adapter.close()
+        assert not adapter.alive
 
 
 def stimuli(recorder: Recorder) -> list[Record]:
@@ -375,3 +376,31 @@ def test_an_adapter_that_is_none_ends_at_once(recorder: Recorder) -> None:
             adapter.hello()
     finally:
         adapter.close()
+
+
+def test_one_that_prints_without_end_is_given_up(adapt: Adapt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "NOISE_BYTES", 200_000)
+    adapter = adapt("while True: print('loading weights')")
+    with pytest.raises(AdapterError, match=r"standard output brought \d+ bytes in \d+ lines that are no answer"):
+        adapter.hello()
+    assert len(adapter.noise) == 5
+
+
+def test_one_that_answers_nothing_in_json_is_given_up_too(adapt: Adapt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "NOISE_BYTES", 20_000)
+    adapter = adapt("""while True: print('{"x": 1}')""")
+    with pytest.raises(AdapterError, match="lines that are no answer"):
+        adapter.hello()
+
+
+def test_a_line_without_end_is_given_up(adapt: Adapt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LINE_BYTES", 100_000)
+    adapter = adapt("while True: sys.stdout.write('{' * 50_000)")
+    with pytest.raises(AdapterError, match="a line of more than 100000 bytes"):
+        adapter.hello()
+
+
+def test_noise_between_answers_is_read_and_kept_by_its_first_lines(adapt: Adapt) -> None:
+    adapter = adapt("print('noise' + chr(10) * 20_000)")
+    assert adapter.hello().implementation == "x"
+    assert adapter.noise == ["noise", "", "", "", ""]

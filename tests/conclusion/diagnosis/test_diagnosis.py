@@ -14,10 +14,10 @@ from tests.conclusion.test_notices import trace
 from tests.kit.stories import Story, cleared, removed, stored
 
 from kvwire.conclusion.diagnosis import expectation, recognition
-from kvwire.conclusion.diagnosis.diagnosis import Diagnosis, diagnose
 from kvwire.conclusion.diagnosis.draft import draft
 from kvwire.conclusion.diagnosis.expectation import Expectation, ExpectationError
 from kvwire.conclusion.diagnosis.recognition import seeded
+from kvwire.conclusion.doctor import Diagnosis, diagnose
 from kvwire.hashes.functions import NO_SCOPE, TRUE, Block, Function
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.report.doctor import render
@@ -257,7 +257,7 @@ def odd(change: str) -> Story:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("twice", "3 blocks were stored that were resident already"),
+        ("twice", "blocks are stored that are resident already, 3 times"),
         ("orphans", "the parents of 8 stores were never heard"),
         ("sizes", "groups have blocks of different sizes (group 0: 4, group 1: 64)"),
         ("topic", "the topic is 'kv', not 'x': a subscriber of that hears nothing"),

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 from tests.kit.stories import Story, everything, number_frame, payload
 
-from kvwire.conclusion.judging import Judged, judge_stream
+from kvwire.conclusion.judging import judge_stream
+from kvwire.conclusion.showing import Judged
 from kvwire.judges.verdict import Outcome, Verdict
 from kvwire.standard import registry
 from kvwire.trace.records import Record, Source, StreamInfo, Trace

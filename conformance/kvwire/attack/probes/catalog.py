@@ -21,6 +21,7 @@ from kvwire.attack.probes import (
     residency,
     restart,
     retention,
+    reuse,
     stop,
     tiers,
     workload,
@@ -57,6 +58,9 @@ PROBES: tuple[Probe, ...] = (
     stop.SANITY,
     stop.STOP,
 )
+
+ASIDE: tuple[Probe, ...] = (reuse.PROBE,)
+"""Those that no check runs, and that are asked for by name."""
 
 
 def plan(session: Session, mode: Mode = "plain", only: frozenset[str] | None = None) -> tuple[Probe, ...]:

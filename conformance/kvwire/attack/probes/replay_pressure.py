@@ -276,7 +276,7 @@ class Attack:
 
     def kill(self, whole: Request) -> None:
         """A client that is killed while it is being answered."""
-        self.session.mark(ReplayKilled(answered=kill_one(self.stream)), self.stream.name)
+        self.session.mark(ReplayKilled(answered=kill_one(self.stream, self.session.recorder.curve)), self.stream.name)
         self.live_and_served(whole)
 
     def live_and_served(self, whole: Request) -> None:

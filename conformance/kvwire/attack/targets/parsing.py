@@ -46,5 +46,6 @@ def parse(text: str) -> Target:
 def _file(text: str, name: str) -> Path:
     path = Path(name)
     if not path.is_file():
-        raise TargetError(f"{text!r}: there is no file {name!r}")
+        why = "no regular file" if path.exists() else "there is no file"
+        raise TargetError(f"{text!r}: {why} {name!r}")
     return path

@@ -72,11 +72,19 @@ CHECK_S = 10.0
 """How long the answer to a verb that nobody knows may take."""
 END_S = 2.0
 """How long an adapter has to end after each of: the end of its input, SIGTERM, SIGKILL."""
-LINE_BYTES = 256 * 1024 * 1024
+LINE_BYTES = 8 * 1024 * 1024
 """The longest answer that is read."""
+UNREAD_BYTES = 2 * LINE_BYTES
+"""How much may wait that was not asked for yet; beyond it nothing more is read."""
+QUEUED_BYTES = 128
+"""What a line that waits takes beside its bytes."""
 NOISE_LINES = 5
 """How many lines that are no answer are kept."""
+NOISE_BYTES = 64 * 1024 * 1024
+"""How much is read that is no answer, before the adapter is given up."""
+CHUNK = 65536
 LAST_BYTES = 8192
+WAIT_S = 0.01
 LAST_LINES = 20
 """How much of the end of its standard error is kept."""
 
@@ -136,7 +144,12 @@ class AdapterProcess:
         self._miscounts = False
         self._killed = False
         """Whether we killed it."""
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[bytes | str | None] = queue.SimpleQueue()
+        """What it said: lines, why no more is read, and None at the end."""
+        self._unread = 0
+        self._noise_lines = 0
+        self._noise_bytes = 0
+        self._over = threading.Event()
         try:
             self._process = subprocess.Popen(
                 self.command,
@@ -165,9 +178,39 @@ class AdapterProcess:
         recorder.note(ProcessStart(command=tuple(self.command)), stream)
 
     def _read_answers(self, stdout: IO[bytes]) -> None:
-        while line := stdout.readline(LINE_BYTES):
-            self._lines.put(line)
+        pending = bytearray()
+        while chunk := os.read(stdout.fileno(), CHUNK):
+            pending += chunk
+            if b"\n" in chunk:
+                *lines, rest = bytes(pending).split(b"\n")
+                pending = bytearray(rest)
+                for line in lines:
+                    self._take(line)
+            if len(pending) > LINE_BYTES:
+                self._lines.put(f"its standard output has a line of more than {LINE_BYTES} bytes")
+                return
+            if self._noise_bytes > NOISE_BYTES:
+                self._lines.put(self._too_noisy())
+                return
+            while self._unread > UNREAD_BYTES and not self._over.wait(WAIT_S):
+                pass
+        if pending:
+            self._take(bytes(pending))
         self._lines.put(None)
+
+    def _take(self, line: bytes) -> None:
+        """A line; what can be no answer is counted, and handed on as long as few are."""
+        if not line.lstrip().startswith(b"{"):
+            self._noise_bytes += len(line) + 1
+            self._noise_lines += 1
+            if self._noise_lines > NOISE_LINES:
+                return
+            line = line[:LAST_BYTES]
+        self._unread += len(line) + QUEUED_BYTES
+        self._lines.put(line)
+
+    def _too_noisy(self) -> str:
+        return f"its standard output brought {self._noise_bytes} bytes in {self._noise_lines} lines that are no answer"
 
     def _read_errors(self, stderr: IO[bytes]) -> None:
         assert isinstance(stderr, io.BufferedReader)
@@ -371,10 +414,15 @@ class AdapterProcess:
                 raise self._break(f"no answer to `{verb}` within {bound_s:g} s{self._context()}") from None
             if line is None:
                 raise self._break(self._ending(verb))
-            if (answer := answer_in(line)) is None and (why := unreadable(line, self._last_id)):
+            if isinstance(line, str):
+                raise self._break(f"{line}{self._context()}")
+            self._unread -= len(line) + QUEUED_BYTES
+            answer = self._read(line)
+            if answer is None and (why := unreadable(line, self._last_id)):
                 raise self._break(f"its answer to `{verb}` cannot be read: {why}: {short(line[:SHOWN])}")
+            if self._noise_bytes > NOISE_BYTES:
+                raise self._break(f"{self._too_noisy()}{self._context()}")
             if answer is None:
-                self._hear_noise(line)
                 continue
             if any(is_of(answer, number) for number in self._given_up):
                 continue
@@ -383,12 +431,18 @@ class AdapterProcess:
                 raise self._break(f"it answered request {other} when {self._last_id} (`{verb}`) was asked")
             return answer
 
-    def _hear_noise(self, line: bytes) -> None:
-        """Keep a line that is no answer, if it is one of the first few."""
+    def _read(self, line: bytes) -> dict[str, Any] | None:
+        """The answer in a line; None when it is noise, of which the first few lines are kept."""
+        if (answer := answer_in(line)) is not None:
+            return answer
+        if line.lstrip().startswith(b"{"):  # other noise was counted when it came
+            self._noise_bytes += len(line)
+            self._noise_lines += 1
         if len(self.noise) < NOISE_LINES:
             text = line.decode(errors="replace").rstrip()[:SHOWN]
             self.noise.append(text)
             self._recorder.note(Noise(line=text), self.stream)
+        return None
 
     # trouble
 
@@ -404,8 +458,8 @@ class AdapterProcess:
         for reader in self._readers:
             reader.join(END_S)
         while not self._lines.empty():
-            if (line := self._lines.get()) and answer_in(line) is None:
-                self._hear_noise(line)
+            if isinstance(line := self._lines.get(), bytes):
+                self._read(line)
         return f"it ended ({_how(code)}) before it answered `{verb}`{self._context()}"
 
     def _context(self) -> str:
@@ -442,6 +496,7 @@ class AdapterProcess:
 
     def _end(self) -> None:
         self._stdin.close()
+        self._over.set()
         for step in (self._process.terminate, self._process.kill):
             try:
                 self._process.wait(self._end_s)

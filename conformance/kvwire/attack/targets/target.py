@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from kvwire.attack.probes.kit.session import Fresh, Limits, Session
 from kvwire.attack.witness import Recorder
 from kvwire.standard.protocol import Driver, Start
 from kvwire.standard.registry import ControlLevel
-from kvwire.standard.statement import Statement, Stream
+from kvwire.standard.statement import MOST, Statement, Stream
 from kvwire.trace.records import StreamInfo
 
 
@@ -143,8 +144,8 @@ class Options:
         value = self.values.get(name)
         if value is None:
             return None
-        if not value.isascii() or not value.isdecimal() or int(value) < low:
-            raise TargetError(f"{self.text!r}: option {name!r} is an integer of at least {low}, not {value!r}")
+        if not re.fullmatch(r"[0-9]{1,10}", value) or not low <= int(value) <= MOST:
+            raise TargetError(f"{self.text!r}: option {name!r} is an integer from {low} to {MOST}, not {value!r}")
         return int(value)
 
     def positive(self, name: str) -> float | None:
@@ -152,10 +153,7 @@ class Options:
         text = self.values.get(name)
         if text is None:
             return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = 0.0
+        value = float(text) if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}", text) else 0.0
         if not 0 < value < math.inf:
             raise TargetError(f"{self.text!r}: option {name!r} is a number above 0, not {text!r}")
         return value

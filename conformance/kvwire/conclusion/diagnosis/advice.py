@@ -13,6 +13,9 @@ FEW = 8
 
 def troubles(profile: StreamProfile) -> Iterator[str]:
     """What is likely to keep a consumer from hits, each in a line with its consequence."""
+    if not profile.connected and profile.refused:
+        yield f"{profile.endpoint}: {profile.refused}"
+        return
     if not profile.connected:
         yield (
             f"no ZeroMQ handshake on {profile.endpoint}: nobody binds there, or the publisher dials "
@@ -33,18 +36,19 @@ def troubles(profile: StreamProfile) -> Iterator[str]:
             f"{profile.malformed} of {profile.messages} messages are not topic, number of 8 bytes and payload: "
             "consumers drop them"
         )
-    if len([rank for rank in profile.ranks if rank is not None]) > 1:
+    several = len([rank for rank in profile.ranks if rank is not None]) > 1
+    if several:
         shown = ", ".join(str(rank) for rank in profile.ranks if rank is not None)
         yield (
             f"ranks {shown} on one endpoint: two senders, or a relay; their numbers interleave, and a consumer sees "
             "holes and restarts"
         )
-    if profile.lost:
+    if profile.lost and not several:
         yield (
             f"{profile.lost} numbers were never heard, {profile.batches} were: what they told is unknown"
             + ("" if profile.replay else ", and there is no replay socket to ask")
         )
-    if profile.restarts:
+    if profile.restarts and not several:
         yield f"numbers fell back {_times(profile.restarts)}: each time a consumer has to forget everything"
     if len(profile.block_sizes) > 1 and len({tuple(group.block_sizes) for group in profile.groups}) > 1:
         shown = ", ".join(f"group {group.idx}: {_listed(group.block_sizes)}" for group in profile.groups)
@@ -57,9 +61,22 @@ def troubles(profile: StreamProfile) -> Iterator[str]:
             "events are lost; a router that wants whole chains holds nothing of them"
         )
     if profile.twice:
-        yield f"{profile.twice} blocks were stored that were resident already: who counts copies never drops them"
-    if len(profile.forms) > 1 or "mixed" in profile.forms:
-        yield f"events have several forms ({', '.join(profile.forms)}): a strict decoder loses whole batches"
+        yield (
+            f"blocks are stored that are resident already, {_times(profile.twice)}: who counts copies never drops them"
+        )
+    forms = sorted(profile.forms.keys() - {"array"} or profile.forms)  # of an array alone it is not known whose it is
+    if len(forms) > 1 or "mixed" in forms:
+        yield f"events have several forms ({', '.join(forms)}): a strict decoder loses whole batches"
+    if profile.other_adapters:
+        yield (
+            f"extra keys without the name of their adapter, in {profile.other_adapters} stores: hashes and events "
+            "speak of different ones"
+        )
+    if profile.items_alone:
+        yield (
+            f"items in `mm_keys` and no digest token, in {profile.items_alone} stores: who hashes the tokens takes two "
+            "images for one"
+        )
     if "salt in clear" in profile.scopes:
         yield "cache salts stand in clear in the events: whoever listens can read them"
     yield from _hashing(profile)
@@ -86,8 +103,9 @@ def _hashing(profile: StreamProfile) -> Iterator[str]:
             f"a block is named by the hash of its last {function.finer} tokens: hash {function.finer} tokens at a "
             "time, not a block"
         )
-    labels = [label for label in profile.labels if label != function.function]
-    if labels and not any(function.function.startswith(label) for label in labels):
+    found = [one.function for one in profile.functions]
+    labels = sorted(label for label in profile.labels if not any(name.startswith(label) for name in found))
+    if labels:
         yield f"events say {_listed(labels)}, and the hashes are those of {function.function}"
     if function.blocks < function.tried:
         others = [f"{one.blocks} are those of {one.function}" for one in profile.functions[1:3] if not one.mistake]

@@ -13,6 +13,8 @@ from kvwire.conclusion.diagnosis.residents import Residents, location_of
 from kvwire.hashes.functions import Scope
 from kvwire.hashes.keys import extra_keys
 from kvwire.trace.detail import SocketEvent
+from kvwire.trace.handshakes import refusal
+from kvwire.trace.marks import Witnesses
 from kvwire.trace.records import Record, StreamInfo, Trace
 from kvwire.wire.dialect import read
 from kvwire.wire.events import TWO_63, Event
@@ -65,13 +67,15 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
 class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="profile"):
     """The profile of one stream, as far as it was heard. Counts are of distinct batches and of events.
 
-    ``part``: there was more, and this is how it began.
+    ``part``: there was more, and this is how it began. ``other_adapters`` are stores whose extra keys hold text, and
+    not the name of their adapter; ``items_alone`` those with multimodal keys and no digest token.
     """
 
     name: str
     endpoint: str
     replay: str | None = None
     connected: bool = False
+    refused: str = ""
     seconds: float = 0.0
     messages: int = 0
     batches: int = 0
@@ -109,6 +113,8 @@ class StreamProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     replay_form: str | None = None
     end_markers: int = 0
     part: bool = False
+    other_adapters: int = 0
+    items_alone: int = 0
 
     @property
     def function(self) -> Recognised | None:
@@ -152,6 +158,8 @@ class Profiler:
         self.prefixes: OrderedDict[Text, dict[int, Prefix]] = OrderedDict()
         """Announced prefixes, however they are cut into blocks, and the hashes that name them."""
         self._n = Counter[str]()
+        self._curve = False
+        self._refused = ""
 
     def rename(self, name: str) -> None:
         """Call the stream otherwise, beside one of the same name."""
@@ -161,8 +169,11 @@ class Profiler:
         """Look at one record of the stream."""
         self._first_ns = record.t_ns if self._first_ns is None else self._first_ns
         self._end_ns = record.t_ns
-        if isinstance(record.detail, SocketEvent) and record.detail.event == "HANDSHAKE_SUCCEEDED":
-            self._n["connected"] += record.detail.of.startswith("live-")
+        if isinstance(record.detail, Witnesses):
+            self._curve = bool(record.detail.curve)
+        if isinstance(record.detail, SocketEvent) and record.detail.of.startswith("live-"):
+            self._n["connected"] += record.detail.event == "HANDSHAKE_SUCCEEDED"
+            self._refused = refusal(record.detail.event, curve=self._curve) or self._refused
         if record.frames is None:
             return
         if record.is_replay:
@@ -254,11 +265,16 @@ class Profiler:
         self._n["signed"] += sum(value >= TWO_63 for value in event.hashes) - event.unsigned_hashes
         self._n["blocks"] += len(event.hashes)
         if "extra_keys" in event.keys:
-            for shape in _shapes(extra_keys(payload, event)):
+            extras = extra_keys(payload, event)
+            for shape in _shapes(extras):
                 self._count("extra_keys", shape)
+            texts = [{key for key in keys or () if isinstance(key, str)} for keys in extras or ()]
+            strange = event.lora_name is not None and any(keys and event.lora_name not in keys for keys in texts)
+            self._n["other_adapters"] += strange
         if event.mm_keys:
             for keys in event.mm_keys:
                 self._count("mm_keys", f"{len(keys)} items" if len(keys) != 1 else "1 item")
+            self._n["items_alone"] += any(event.mm_keys) and bytes not in map(type, event.tokens)
         there = self._residents.held.get(location_of(event), {})
         self._n["twice"] += sum(value in there for value in event.hashes)
         if event.tokenless:
@@ -323,6 +339,7 @@ class Profiler:
         return msgspec.structs.replace(
             self._made,
             connected=bool(n["connected"]) or n["messages"] > 0,
+            refused=self._refused,
             seconds=0.0 if begin is None else (self._end_ns - begin) / 1e9,
             messages=n["messages"],
             batches=n["batches"],
@@ -349,6 +366,8 @@ class Profiler:
             replay_oldest=min(self._replayed, default=None),
             end_markers=n["ends"],
             part=part,
+            other_adapters=n["other_adapters"],
+            items_alone=n["items_alone"],
             **{
                 name: dict(counts.get(name, Counter()).most_common())
                 for name in ("forms", "events", "block_sizes", "media", "extra_keys", "mm_keys", "labels", "scopes")

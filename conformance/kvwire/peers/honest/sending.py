@@ -10,6 +10,7 @@ import zmq
 
 from kvwire.peers.honest.mark import PROBES, honest
 from kvwire.standard.protocol import Refused, Start
+from kvwire.wire.events import ARRAY_SLOTS
 from kvwire_reference.backlog import Backlog
 from kvwire_reference.binding import check_free
 from kvwire_reference.cache import CacheConfig, CacheEngine
@@ -118,19 +119,6 @@ honest(
 )(ZmqPublisher)
 
 
-_SLOTS = (
-    "block_hashes",
-    "parent_block_hash",
-    "token_ids",
-    "block_size",
-    "lora_id",
-    "medium",
-    "lora_name",
-    "extra_keys",
-    "group_idx",
-    "kv_cache_spec_kind",
-    "kv_cache_spec_sliding_window",
-)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -172,8 +160,7 @@ class ArrayEvents(ZmqPublisher):
     statement={"form": "array-v"},
 )
 class ArrayV(ArrayEvents):
-    stored = _SLOTS
-    removed = ("block_hashes", "medium", "group_idx")
+    stored, removed = ARRAY_SLOTS["stored"], ARRAY_SLOTS["removed"]
 
 
 @honest(
@@ -186,5 +173,5 @@ class ArrayV(ArrayEvents):
     make_engine=OneGroup,
 )
 class ArrayS(ArrayEvents):
-    stored = _SLOTS[:6]
+    stored = ARRAY_SLOTS["stored"][:6]
     removed = ("block_hashes", "medium")

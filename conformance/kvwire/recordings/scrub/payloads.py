@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kvwire.recordings.scrub.secrets import Secrets, signed
-from kvwire.wire.dialect import ARRAY_SLOTS
-from kvwire.wire.events import DIGEST, KINDS, MEDIA, TWO_64
+from kvwire.wire.events import ARRAY_SLOTS, DIGEST, KINDS, MEDIA, TWO_64
 from kvwire.wire.msgpack import Kind, LimitError, Node, WireError, walk
 
 KEPT = frozenset(("type", "block_size", "lora_id", "group_idx", "hash_algo", "v")) | {

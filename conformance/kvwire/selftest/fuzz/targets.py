@@ -20,8 +20,8 @@ from kvwire.attack.witness import Recorder
 from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.diagnosis import expectation
-from kvwire.conclusion.diagnosis.diagnosis import diagnose
 from kvwire.conclusion.diagnosis.lookup import lookup
+from kvwire.conclusion.doctor import diagnose
 from kvwire.recordings import scrub as scrubbing
 from kvwire.report.faces import FORMATS, Format, face
 from kvwire.selftest.fuzz import seeds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import secrets
 import shutil
 import signal
@@ -29,8 +30,25 @@ KILLED_BYTES = 2_000 * MB
 OUTPUT_BYTES = 4 * MB
 """How much of the output of a command is looked at, from its end."""
 END_S = 5.0
+GONE_S = 3.0
+"""How long what a command started may outlive it."""
 KVWIRE = (sys.executable, "-P", "-m", "kvwire")
 PACKAGE = "kvwire.selftest.hostile.peers"
+
+
+STARVED = 8.0
+"""How many times its bound a command may take on a machine that has more to do than it can."""
+
+
+def starved() -> bool:
+    """Whether the machine has had more to do in the last minute than it has processors."""
+    return os.getloadavg()[0] > len(os.sched_getaffinity(0))
+
+
+def _cpu() -> float:
+    """Seconds of processors that children took which have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Broken(Exception):
@@ -40,12 +58,14 @@ class Broken(Exception):
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a command under attack.
 
-    ``exit`` is None where it had to be killed when its time was over; ``peak`` in bytes, of the whole tree; ``left``
-    is what it left behind: processes, and files in its temporary folder.
+    ``exit`` is None where it had to be killed when its time was over; ``seconds`` by the wall clock, ``cpu`` of
+    processors, ``peak`` in bytes, each of the whole tree; ``left`` is what it left behind: processes, and files in its
+    temporary folder.
     """
 
     exit: int | None
     seconds: float
+    cpu: float
     peak: int
     output: str
     left: tuple[str, ...] = ()
@@ -187,13 +207,16 @@ class Bench:
         during: During | None = None,
     ) -> Ran:
         """Any command, as ``kvwire`` does."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: a child would ignore it too
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         token = secrets.token_hex(8)
         changed = {"TMPDIR": str(self.temporary), measure.VARIABLE: token, **(env or {})}
         whole = {**os.environ, **{name: value for name, value in changed.items() if value is not None}}
         for name in [name for name, value in changed.items() if value is None]:
             whole.pop(name, None)
         said = self.folder / f"output-{token}"
-        began = time.monotonic()
+        began, before = time.monotonic(), _cpu()
+        patience = STARVED if starved() else 1.5
         with said.open("wb") as out:
             process = subprocess.Popen(
                 command, stdin=stdin, stdout=out if stdout is None else stdout, stderr=out, env=whole, cwd=self.folder
@@ -205,7 +228,7 @@ class Bench:
                 if during is not None:
                     during(running)
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = process.wait(max(0.1, began + self.seconds * 1.5 - time.monotonic()))
+                    code = process.wait(max(0.1, began + self.seconds * patience - time.monotonic()))
             finally:
                 seconds, peak = time.monotonic() - began, sampler.end()
                 left: list[str] = []
@@ -213,10 +236,11 @@ class Bench:
                     left = [*self._left(token), *(path.name for path in sorted(self.temporary.iterdir()))]
                 measure.kill([process.pid, *measure.marked(token)] if code is None else measure.marked(token))
                 process.wait(END_S)
-        return Ran(exit=code, seconds=seconds, peak=peak, output=running.output, left=tuple(left))
+        cpu = _cpu() - before
+        return Ran(exit=code, seconds=seconds, cpu=cpu, peak=peak, output=running.output, left=tuple(left))
 
     def _left(self, token: str) -> list[str]:
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + GONE_S
         while (pids := measure.marked(token)) and time.monotonic() < deadline:
             time.sleep(0.02)
         return [f"process {_command(pid)}" for pid in pids]

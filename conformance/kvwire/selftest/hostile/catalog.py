@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvwire.selftest.hostile.bench import Attack
-from kvwire.selftest.hostile.rows import adapters, files, publishers, replays
+from kvwire.selftest.hostile.rows import adapters, clients, files, others, publishers, replays
 
-ATTACKS: tuple[Attack, ...] = (*publishers.ATTACKS, *replays.ATTACKS, *adapters.ATTACKS, *files.ATTACKS)
+MODULES = (publishers, replays, adapters, files, others, clients)
+ATTACKS: tuple[Attack, ...] = tuple(attack for module in MODULES for attack in module.ATTACKS)

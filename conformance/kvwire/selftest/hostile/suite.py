@@ -11,17 +11,18 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from kvwire.selftest.hostile.bench import MB, MEMORY_MB, Attack, Broken, bench
+from kvwire.selftest.hostile.bench import MB, MEMORY_MB, Attack, Broken, bench, starved
 
 HEAD = f"""\
 # Robustness
 
 Written by `kvwire selftest hostile --markdown docs/robustness.md` (`tox -e hostile`). Each row is an attack on the real
-command line, in child processes. Time is by the wall clock, from the start of the command to its end. Memory is that of
-the whole tree, the command and all that it started: the sum of the proportional set sizes (PSS) in `/proc`, looked at
-every 30 ms, the largest sum. It may be {MEMORY_MB} MB (10^6 bytes) unless the row argues for more. A row is kept when
-time, memory, exit code and the sentence in the output are as they have to be, and no process, folder or socket file is
-left behind.
+command line, in child processes. Time is by the wall clock, from the start of the command to its end; in brackets what
+it took of processors, which alone is held against the bound while the machine has more to do than it has processors.
+Memory is that of the whole tree, the command and all that it started: the sum of the proportional set sizes (PSS) in
+`/proc`, looked at every 30 ms, the largest sum. It may be {MEMORY_MB} MB (10^6 bytes) unless the row argues for more.
+A row is kept when time, memory, exit code and the sentence in the output are as they have to be, and no process,
+folder or socket file is left behind.
 """
 COLUMNS = ("attack", "what it does", "time", "memory", "exit", "says", "")
 
@@ -31,6 +32,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     attack: Attack
     seconds: float = 0.0
+    cpu: float = 0.0
     megabytes: float = 0.0
     exit: int | None = None
     broken: tuple[str, ...] = ()
@@ -49,7 +51,7 @@ def held(attack: Attack) -> Row:
         broken.append("it had to be killed")
     elif ran.exit not in attack.exits:
         broken.append(f"exit code {ran.exit}, not {' or '.join(map(str, attack.exits))}")
-    if ran.seconds > attack.seconds:
+    if ran.seconds > attack.seconds and not (starved() and ran.cpu <= attack.seconds):
         broken.append(f"{ran.seconds:.1f} s, more than {attack.seconds:g}")
     if ran.peak > attack.megabytes * MB:
         broken.append(f"{ran.peak / MB:.0f} MB, more than {attack.megabytes}")
@@ -61,6 +63,7 @@ def held(attack: Attack) -> Row:
     return Row(
         attack=attack,
         seconds=ran.seconds,
+        cpu=ran.cpu,
         megabytes=ran.peak / MB,
         exit=ran.exit,
         broken=tuple(broken),
@@ -77,14 +80,16 @@ def told(row: Row) -> str:
     """A row as a line."""
     attack = row.attack
     mark = "BROKEN" if row.broken else "kept"
-    figures = f"{row.seconds:6.1f} of {attack.seconds:g} s {row.megabytes:6.0f} of {attack.megabytes} MB"
+    figures = (
+        f"{row.seconds:6.1f} of {attack.seconds:g} s ({row.cpu:.1f} CPU) {row.megabytes:6.0f} of {attack.megabytes} MB"
+    )
     line = f"{mark:6} {attack.on:9} {attack.name:32} {figures}  exit {row.exit}  {attack.says!r}"
     return "\n".join([line, *(f"       {why}" for why in row.broken)])
 
 
 def page(found: Sequence[Row]) -> str:
     """All rows as Markdown, by what is attacked."""
-    parts = [HEAD, f"{len(found)} attacks; {_machine()}.\n"]
+    parts = [HEAD, f"{len(found)} attacks; {_machine()}; load {os.getloadavg()[0]:.0f} at the end.\n"]
     for on in dict.fromkeys(row.attack.on for row in found):
         cells = [COLUMNS, *(_cells(row) for row in found if row.attack.on == on)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -101,7 +106,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         f"`{attack.name}`",
         attack.does.replace("|", "\\|"),
-        f"{row.seconds:.1f} ≤ {attack.seconds:g} s",
+        f"{row.seconds:.1f} s ({row.cpu:.1f} CPU) ≤ {attack.seconds:g} s",
         f"{row.megabytes:.0f} ≤ {attack.megabytes} MB",
         str(row.exit),
         attack.says.replace("|", "\\|"),

@@ -6,15 +6,15 @@ answered, are judged where they were seen.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kvwire.standard import reading
 from kvwire.trace.captures.conversation import Told
 from kvwire.trace.captures.packets import CaptureError, is_capture
 from kvwire.trace.captures.records import Records
 from kvwire.trace.captures.survey import Key, Pass, Survey, endpoint_of
-from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace
+from kvwire.trace.records import FORMAT, Header, Record, StreamInfo, Trace, held
 
 __all__ = ["CaptureError", "Told", "is_capture", "open_capture", "read"]
 
@@ -49,9 +49,10 @@ def open_capture(path: Path, told: Told | None = None) -> tuple[Header, Iterator
     header = Header(
         trace=FORMAT,
         edition="1",
-        target=f"trace:{os.fsencode(path.name).decode(errors='backslashreplace')}",
+        target=f"trace:{reading.named(path.name)}",
         level="passive",
         profile="replay" if replays else "core",
+        clock_ns=0,
         streams=infos,
     )
     streams = {key: _name(survey.same.get(key, key)) for key in survey.keys}
@@ -66,7 +67,7 @@ def read(path: Path, told: Told | None = None) -> Trace:
         CaptureError: as ``open_capture``.
     """
     header, records = open_capture(path, told)
-    return Trace(header=header, records=tuple(records))
+    return Trace(header=header, records=tuple(held(records)))
 
 
 def _name(key: Key) -> str:

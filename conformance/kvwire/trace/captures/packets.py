@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from kvwire.standard.reading import regular
 from kvwire.trace.records import TraceError
 
 PACKET_BYTES = 1 << 20
@@ -58,6 +59,7 @@ def opened(path: Path) -> BinaryIO:
 def is_capture(path: Path) -> bool:
     """Whether a file begins like one; False when it cannot be read."""
     try:
+        regular(path)
         with opened(path) as file:
             return file.read(4) in _MAGIC
     except (OSError, EOFError, zlib.error):

@@ -26,7 +26,7 @@ try:
     from mcap.records import Chunk, Metadata
     from mcap.stream_reader import get_chunk_data_stream
     from mcap.writer import IndexType, Writer
-    from zstandard import ZstdError
+    from zstandard import ZstdError, frame_content_size
 except ImportError:
     raise TraceError("an .mcap file needs the package mcap: python -m pip install mcap") from None
 
@@ -35,8 +35,8 @@ HEADER, END = "kvwire.header", "kvwire.end"
 """The metadata records that hold the header and the end."""
 CHUNK_BYTES = 1 << 20
 """How many bytes of messages make a chunk."""
-CHUNK_MAX = 1 << 31
-"""How large a chunk of a stranger may be, decompressed."""
+CHUNK_MAX = 96 << 20
+"""How large a record of a stranger may be, and a chunk decompressed."""
 _RECORD = struct.Struct("<BQ")
 _header, _end = msgspec.json.Decoder(Header), msgspec.json.Decoder(End)
 _BEFORE = 14
@@ -174,6 +174,10 @@ def _chunk(content: bytes) -> bytes:
     chunk = Chunk.read(ReadDataStream(BytesIO(content)))
     if chunk.uncompressed_size > CHUNK_MAX or len(content) > CHUNK_MAX:
         raise TraceError(f"a chunk of {chunk.uncompressed_size} bytes: the file is damaged")
+    if chunk.compression == "zstd" and frame_content_size(chunk.data) > CHUNK_MAX:
+        raise TraceError("a chunk that is larger than it says: the file is damaged")
+    if chunk.compression not in ("", "zstd"):
+        raise TraceError(f"a chunk compressed by {chunk.compression!r}; kvwire reads zstd")
     stream, length = get_chunk_data_stream(chunk, validate_crc=True)
     return stream.read(length)
 

@@ -5,22 +5,26 @@ Frames are hex. The form of exchange: small, readable, and what vectors are.
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import IO, Annotated
 
 import msgspec
 
 from kvwire.standard import reading
 from kvwire.trace import kinds
 from kvwire.trace.files.ends import End, Item, checked
-from kvwire.trace.packed import BATCH, Digest, timed
-from kvwire.trace.records import Header, Record, Trace, TraceError
+from kvwire.trace.packed import BATCH, BATCH_BYTES, Digest, timed
+from kvwire.trace.records import Header, Record, Trace, TraceError, weight
 
 _NOTHING = msgspec.Raw(b"{}")
 BUFFER = 1 << 16
 """How many bytes of lines wait before they are written."""
 
+
+LINE_BYTES = 72 * 2**20
+"""The longest line that is read: a frame in hex, and what stands beside it."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -91,6 +95,20 @@ def _read_record(number: int, raw: bytes) -> Record:
     )
 
 
+def bounded(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """The lines of a file.
+
+    Raises:
+        TraceError: when one is longer than a line may be; the message has its number.
+    """
+    number = 0
+    while line := file.readline(LINE_BYTES + 1):
+        number += 1
+        if len(line) > LINE_BYTES:
+            raise TraceError(f"line {number}: longer than {LINE_BYTES} bytes")
+        yield line
+
+
 def items(raw_lines: Iterable[bytes], digest: Digest) -> Iterator[Item]:
     """What stands in the lines of a file, in order: the header, records, the end where there is one.
 
@@ -102,15 +120,17 @@ def items(raw_lines: Iterable[bytes], digest: Digest) -> Iterator[Item]:
             field of a known event is of a wrong type.
     """
     batch: list[Record] = []
+    size = 0
     for item in _single(raw_lines):
         if isinstance(item, Record):
             batch.append(item)
-            if len(batch) < BATCH:
+            size += weight(item.frames or ())
+            if len(batch) < BATCH and size < BATCH_BYTES:
                 continue
         digest.add([timed(record) for record in batch])
         if batch:
             yield batch
-            batch = []
+            batch, size = [], 0
         if not isinstance(item, Record):
             yield item
     digest.add([timed(record) for record in batch])

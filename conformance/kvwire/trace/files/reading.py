@@ -10,13 +10,14 @@ from typing import IO, Self
 
 import msgspec
 
+from kvwire.standard.reading import regular
 from kvwire.trace.files import ndjson
 from kvwire.trace.files.ends import End, Item
 from kvwire.trace.files.forms import form_of
 from kvwire.trace.marks import ProbeMark
 from kvwire.trace.packed import Digest
 from kvwire.trace.planned import Left
-from kvwire.trace.records import Header, Record, Trace, TraceError
+from kvwire.trace.records import HELD_BYTES, Header, Record, Trace, TraceError, held
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +102,7 @@ class Recording:
             file.close()
         self._files.clear()
         try:
+            regular(path)
             file = path.open("rb")
             self._files.append(file)
             if form_of(path) == "mcap":
@@ -112,7 +114,7 @@ class Recording:
             if form_of(path) == "lines.gz":
                 raw = gzip.GzipFile(fileobj=file)
                 self._files.append(raw)
-            yield from ndjson.items(raw, self._digest)
+            yield from ndjson.items(ndjson.bounded(raw), self._digest)
         except OSError as error:
             raise TraceError(f"{path}: {error.strerror or error}") from None
         except TraceError as error:
@@ -195,14 +197,14 @@ def open_recording(*paths: Path) -> Recording:
     return Recording(paths)
 
 
-def read(*paths: Path) -> Trace:
+def read(*paths: Path, most: int = HELD_BYTES) -> Trace:
     """Read a whole recording into memory. One that was cut short is read as far as it goes (``Trace.cut``).
 
     Raises:
-        TraceError: when it is none; the message names the file.
+        TraceError: when it is none, or takes more than ``most`` bytes of memory; the message names the file.
     """
     with open_recording(*paths) as recording:
-        records = tuple(recording)
+        records = tuple(held(recording, most))
     ended = recording.ended
     return Trace(header=ended.header, records=records, interrupted=ended.interrupted, cut=ended.cut)
 

@@ -30,6 +30,10 @@ FLUSH_S = 1.0
 """What was recorded so long ago can be read, whatever happens to the writer."""
 
 
+SYSTEM = (Path("/proc"), Path("/sys"))
+"""Where nothing is a file of ours, whatever is behind its name; nor is what lies in ``/dev`` itself."""
+
+
 class _Out:
     """A regular file that is written from its beginning, without a buffer."""
 
@@ -65,14 +69,20 @@ class _Out:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse to write where something else than a regular file is.
+    """Refuse to write where something else than a regular file is, or a name of the system's such as `/dev/stdout`.
 
     Raises:
         TraceError: when there is a folder, a pipe, a device …
     """
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.stat().st_mode):
+    try:
+        folder = path.absolute().parent.resolve()
+        special = folder == Path("/dev") or any(folder.is_relative_to(system) for system in SYSTEM)
+        if special or not stat.S_ISREG(path.stat().st_mode):
             raise TraceError(f"{path}: not a regular file; name one that can be replaced")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from None
 
 
 class Encoder(Protocol):
@@ -309,6 +319,7 @@ def saved(path: Path) -> Iterator[Encoder]:
     """
     refuse_special(path)
     encoder = _encoders(form_of(path), level=9)
+    path = path.resolve() if path.is_symlink() else path  # what a name stands for is replaced, not the name
     partial = path.with_name(f"{path.name}.partial")
     try:
         out = _Out(partial)

@@ -53,7 +53,7 @@ def unread(session: Session, kind: int, endpoint: str | None, requests: int = 0)
     context: zmq.Context[Socket] = zmq.Context()
     try:
         socket: Socket = context.socket(kind)
-        prepare(socket, endpoint)
+        prepare(socket, endpoint, session.recorder.curve)
         socket.set(zmq.RCVHWM, 1)
         socket.set(zmq.RCVBUF, SMALL)
         if kind == zmq.SUB:

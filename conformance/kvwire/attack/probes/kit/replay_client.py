@@ -10,6 +10,7 @@ from types import TracebackType
 
 import zmq
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import DISCONNECTED, HANDSHAKE_SUCCEEDED, RCVHWM, Monitor, Socket, prepare
 from kvwire.standard.statement import Stream
@@ -57,7 +58,14 @@ class Client:
     """One connection. It reads unless told not to; ``mark`` is its receive high-water mark in messages."""
 
     def __init__(
-        self, context: zmq.Context[Socket], name: str, stream: Stream, *, mark: int = RCVHWM, kind: int = zmq.DEALER
+        self,
+        context: zmq.Context[Socket],
+        name: str,
+        stream: Stream,
+        *,
+        mark: int = RCVHWM,
+        kind: int = zmq.DEALER,
+        curve: Curve | None = None,
     ) -> None:
         assert stream.replay is not None
         self.name = name
@@ -66,7 +74,7 @@ class Client:
         self.delimited = kind != zmq.REQ
         """Whether the delimiter is ours to send and to read; REQ keeps it to itself."""
         self.socket: Socket = context.socket(kind)
-        prepare(self.socket, stream.replay)
+        prepare(self.socket, stream.replay, curve)
         if mark != RCVHWM:
             self.socket.set(zmq.RCVHWM, mark)
             self.socket.set(zmq.RCVBUF, RCVBUF)
@@ -133,6 +141,11 @@ class Client:
     def overtaken(self, request: Request) -> bool:
         """Whether a later request has been answered."""
         return request in self.requests[: self._at]
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Send, unless the connection was ended here: who is lost hears nothing."""
+        with contextlib.suppress(zmq.Again):
+            self.socket.send_multipart(frames, zmq.DONTWAIT)
 
     def close(self) -> None:
         """Vanish."""
@@ -224,7 +237,9 @@ class ReplayClients:
     def connect(self, stream: Stream, *, mark: int = RCVHWM, kind: int = zmq.DEALER) -> Client:
         """A new connection, once its handshake is there or ``handshake_s`` is over."""
         session = self.session
-        client = Client(self._context, session.next_client(), stream, mark=mark, kind=kind)
+        client = Client(
+            self._context, session.next_client(), stream, mark=mark, kind=kind, curve=session.recorder.curve
+        )
         self._open.append(client)
         bound = session.limits.handshake_s
         client.handshake_s = min(bound, IMPATIENT_S) if self.unreached else bound
@@ -273,7 +288,7 @@ class ReplayClients:
         )
         self.session.mark(sent, stream.name)
         if client.reached:
-            client.socket.send_multipart(frames if client.delimited else frames[1:], zmq.DONTWAIT)
+            client.put(frames if client.delimited else frames[1:])
         else:
             self._done(client, request, "unreachable")
         client.heard_at = time.monotonic()
@@ -418,7 +433,7 @@ class ReplayClients:
         for client in clients:
             first = client.requests[0]
             self.session.mark(ReplayBehind(client=first.name, start=str(start)), client.stream.name)
-            client.socket.send_multipart((b"", start_frame(start)), zmq.DONTWAIT)
+            client.put((b"", start_frame(start)))
         for attempt in self.session.attempts():
             bound = IMPATIENT_S if self.silent or attempt else self.session.limits.replay_s
             end = time.monotonic() + bound

@@ -15,7 +15,6 @@ import zmq
 
 from kvwire.attack.probes.kit.replay_client import Client, ReplayClients
 from kvwire.attack.probes.kit.session import Session
-from kvwire.attack.witness import RECORD_BYTES
 from kvwire.standard.statement import Stream
 from kvwire.trace.marks import ReplayResumed
 from kvwire.wire.framing import END_SEQUENCE, SEND_MARK, SYSTEM_BUFFER
@@ -97,7 +96,7 @@ class SlowReader:
             with contextlib.suppress(zmq.Again):
                 for _ in range(SIP):
                     frames.append(tuple(client.socket.recv_multipart(zmq.DONTWAIT)))
-                    room -= RECORD_BYTES + client.monitor.took(frames[-1])
+                    room -= client.monitor.took(frames[-1])
                     ends += END_SEQUENCE in frames[-1]
             ended = time.monotonic()
             if speed is not None and (early := began + len(frames) / speed - ended) > 0:

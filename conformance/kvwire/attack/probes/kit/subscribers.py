@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import zmq
 
+from kvwire.attack.curve import Curve
 from kvwire.attack.probes.kit.session import Session
 from kvwire.attack.witness_process import HANDSHAKE_SUCCEEDED, Monitor, Socket, prepare
 from kvwire.trace.detail import SocketEvent
@@ -77,7 +78,9 @@ class Subscribers:
 
     def _reach(self, endpoints: Iterable[ClientEndpoint], bound: float) -> set[ClientEndpoint]:
         """Those to which no handshake came about."""
-        handshakes = {endpoint: _Handshake(self.context, endpoint) for endpoint in endpoints}
+        handshakes = {
+            endpoint: _Handshake(self.context, endpoint, self.session.recorder.curve) for endpoint in endpoints
+        }
         try:
             end = time.monotonic() + bound
             waiting = set(handshakes)
@@ -98,9 +101,9 @@ class Subscribers:
 class _Handshake:
     """A socket that connects and says nothing."""
 
-    def __init__(self, context: zmq.Context[Socket], endpoint: ClientEndpoint) -> None:
+    def __init__(self, context: zmq.Context[Socket], endpoint: ClientEndpoint, curve: Curve | None) -> None:
         self.socket: Socket = context.socket(KINDS[endpoint.socket])
-        prepare(self.socket, endpoint.endpoint)
+        prepare(self.socket, endpoint.endpoint, curve)
         self.monitor = Monitor(self.socket)
         self.socket.connect(endpoint.endpoint)
 
@@ -116,7 +119,7 @@ class Subscriber:
         self.instance = instance
         self.recorder = subscribers.session.recorder
         self.socket: Socket = subscribers.context.socket(zmq.SUB)
-        prepare(self.socket, endpoint)
+        prepare(self.socket, endpoint, self.recorder.curve)
         self.socket.subscribe(b"")
         self.monitor = Monitor(self.socket)
         self._open = True
