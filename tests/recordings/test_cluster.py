@@ -111,7 +111,7 @@ class Killer:
 def test_without_the_extra_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
-        pytest.raises(ClusterError, match=r"a cluster needs distributed: `python -m pip install 'kvwire\[cluster\]'`"),
+        pytest.raises(ClusterError, match=r"a cluster needs distributed: `python -m pip install distributed`"),
         connected("tcp://127.0.0.1:8786"),
     ):
         pass

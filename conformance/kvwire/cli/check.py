@@ -55,7 +55,7 @@ def settings(profile: str | None, mode: Mode, only: frozenset[str] | None, secon
     "seconds",
     type=Seconds(min=0.1),
     metavar="SECONDS",
-    help="How long to listen (10); bounds the rest too.",
+    help="Listen so long (10); bounds the rest.",
 )
 @click.option("--quick", is_flag=True, help="No attack, no claim: 12 s at most.")
 @click.option("--thorough", is_flag=True, help="Long runs under pressure too (minutes).")
@@ -77,8 +77,7 @@ def check(
     kvwire check zmq:tcp://H:P --drive openai:http://H:P/v1       and its engine
     kvwire check 'exec:COMMAND'             a publisher behind an adapter
     kvwire check kvwire.toml                a conformance statement
-    kvwire check mutant:NAME                one known fault (kvwire mutants list)
-    kvwire check honest:NAME                unlike the reference (honest list)
+    kvwire check mutant:NAME                one known fault; honest:NAME: none
     kvwire check trace:FILE                 a recorded run
 
     Exit codes: 0 conformant at this level (--quick, --only: nothing broken was seen, no claim), 1 not conformant, or

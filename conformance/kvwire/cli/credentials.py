@@ -16,9 +16,7 @@ from kvwire_reference.curve import CurveKeyError, CurveServer, KeyPair, is_key, 
 SECRET = "KVWIRE_CURVE_SECRET_KEY"  # noqa: S105 - the name of a variable
 SERVER = "KVWIRE_CURVE_SERVER_KEY"
 _FILE = click.Path(dir_okay=False, path_type=Path)
-KEYS = click.option(
-    "--curve-keys", "keys", type=_FILE, help=f"Our pair of CURVE keys, NAME.key_secret (or the secret in {SECRET})."
-)
+KEYS = click.option("--curve-keys", "keys", type=_FILE, help="Our pair of CURVE keys, NAME.key_secret.")
 
 
 def curve_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -32,7 +30,7 @@ def curve_options(command: Callable[..., int]) -> Callable[..., int]:
             raise click.UsageError(str(error)) from None
         return command(curve=curve, **others)
 
-    help_ = f"The publisher's public CURVE key, NAME.key (or in {SERVER})."
+    help_ = "The publisher's public CURVE key, NAME.key."
     return KEYS(click.option("--curve-server", "server", type=_FILE, help=help_)(gathered))
 
 

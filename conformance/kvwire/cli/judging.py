@@ -100,7 +100,7 @@ def judging_options(command: Callable[..., int]) -> Callable[..., int]:
                 type=Size(MEMORY_LEAST),
                 default="512MB",
                 show_default=True,
-                help="How much the run and its judging may take; a longer one is cut, or refused.",
+                help="Of run and judging; more is cut.",
             ),
             click.option("--strict", is_flag=True, help="A warning is a failure."),
             click.option("--allow-inconclusive", is_flag=True, help="Exit 0, not 3, when too little was seen."),

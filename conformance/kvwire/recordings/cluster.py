@@ -90,7 +90,7 @@ def connected(address: str) -> Iterator[Cluster]:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise ClusterError(f"a cluster needs {error.name}: `python -m pip install 'kvwire[cluster]'`") from None
+        raise ClusterError(f"a cluster needs {error.name}: `python -m pip install distributed`") from None
     # What the engine says of lost connections comes besides what is said here.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
