@@ -60,6 +60,15 @@ def test_a_connection_that_does_not_come_back() -> None:
     assert found.text == "connection to s lost after 6 s, not back"
 
 
+def test_connections_that_are_lost_together_are_one_line() -> None:
+    told = [
+        (at, name, what) for name in RANKS for at, what in ((0.0, "up"), (1.0, "0"), (6.0 + RANKS.index(name), "down"))
+    ]
+    (found,) = [notice for notice in notices(told, names=RANKS) if notice.what == "connection-lost"]
+    assert (found.streams, found.after_s) == (list(RANKS), 6.0)
+    assert found.text == "connections to rank-0, rank-1, rank-2, rank-3 and 28 more lost after 6 s, not back"
+
+
 def test_one_that_does_is_said_and_no_loss() -> None:
     back = [(0.0, "s", "up"), *heard(1, 2, 3), (3.5, "s", "down"), (4.0, "s", "up"), *heard(5, 6, 7, 8, 9)]
     (found,) = notices(back)

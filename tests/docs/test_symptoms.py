@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.conclusion.diagnosis.test_diagnosis import VLLM, engine
 from tests.conclusion.test_notices import trace
@@ -27,6 +28,11 @@ if not PAGE.is_file():
 ROW = re.compile(r"^\| ([a-z-]+) \| (.*?) \| `(kvwire .*?)` \| (.*) \|$", re.MULTILINE)
 ROWS = [found.groups() for found in ROW.finditer(PAGE.read_text(encoding="utf-8"))]
 DIGEST = "ab" * 32
+
+
+def _elsewhere(story: Story) -> Story:
+    story.info = msgspec.structs.replace(story.info, endpoint="tcp://127.0.0.1:5558")
+    return story
 
 
 def _restarted() -> Trace:
@@ -126,7 +132,7 @@ MADE: dict[str, Callable[[], Trace]] = {
     "restart": _restarted,
     "gap": _holed,
     "two-senders": _interleaved,
-    "twins": lambda: passive(Story(stream="a").told(4), Story(stream="b").told(4)),
+    "twins": lambda: passive(Story(stream="a").told(4), _elsewhere(Story(stream="b")).told(4)),
     "parent": lambda: passive(_dangling()),
     "no-removal": lambda: passive(_kept_silent()),
     "adapter": lambda: passive(_one_hash_of_two_adapters()),

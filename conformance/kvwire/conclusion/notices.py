@@ -42,15 +42,18 @@ def notices(hearing: Hearing, judged: Sequence[Judged]) -> tuple[Notice, ...]:
     together = list(fleet.notices())
     stopped = {name for notice in together if notice.what == "stopped" for name in notice.streams}
     ended: dict[str, tuple[float, float]] = {}
+    away: list[tuple[str, float, float | None]] = []
     for name, pace in hearing.paces.items():
         records = hearing.details_of(name)
-        lost = [] if ours else list(_lost(name, records, hearing))
-        found += lost
+        lost = [] if ours else list(_lost(records, hearing))
+        away += ((name, at, back) for at, back in lost)
         if pace.last_ns < 0:
             if (since := _connected(records)) is not None and not lost:
                 quiet[name] = hearing.end - hearing.at(since)
         elif not (lost or ours or name in gone or name in stopped) and (times := _silence(name, hearing)) is not None:
             ended[name] = times
+    found += _away([(name, at, back) for name, at, back in away if back is not None])
+    found += _away([(name, at, back) for name, at, back in away if back is None])
     if quiet:
         which = "" if len(hearing.paces) == 1 else f" of {listed(list(quiet))}"
         said = f"connected, and nothing came{which} in {seconds(min(quiet.values()))}"
@@ -101,8 +104,8 @@ def _of_witness(record: Record) -> str | None:
     return said.event if isinstance(said, SocketEvent) and said.of.startswith("live-") else None
 
 
-def _lost(name: str, records: Sequence[Record], clock: Hearing) -> Iterator[Notice]:
-    """Times for which no witness had a connection."""
+def _lost(records: Sequence[Record], clock: Hearing) -> Iterator[tuple[float, float | None]]:
+    """Times for which no witness had a connection: from when, and until when, None if it did not come back."""
     up: Counter[str] = Counter()
     down: Record | None = None
     for record in records:
@@ -112,18 +115,26 @@ def _lost(name: str, records: Sequence[Record], clock: Hearing) -> Iterator[Noti
         if event == "HANDSHAKE_SUCCEEDED":
             up[record.detail.of] += 1
             if down is not None:
-                at = clock.at(down)
-                said = f"connection to {name} lost after {seconds(at)}, back after {seconds(clock.at(record))}"
-                yield Notice(what="connection-back", streams=[name], after_s=at, text=said)
+                yield clock.at(down), clock.at(record)
                 down = None
         elif event == "DISCONNECTED" and up[record.detail.of]:
             up[record.detail.of] -= 1
             if not up.total():
                 down = record
     if down is not None:
-        at = clock.at(down)
-        said = f"connection to {name} lost after {seconds(at)}, not back"
-        yield Notice(what="connection-lost", streams=[name], after_s=at, text=said)
+        yield clock.at(down), None
+
+
+def _away(lost: Sequence[tuple[str, float, float | None]]) -> Iterator[Notice]:
+    """Connections that were lost, each for itself, or of several streams together; all came back, or none."""
+    names = list(dict.fromkeys(name for name, _, _ in lost))
+    for part in [lost] if len(names) > 1 else [[one] for one in lost]:
+        at, back = min(at for _, at, _ in part), max((back for _, _, back in part if back is not None), default=None)
+        again = "not back" if back is None else f"back after {seconds(back)}"
+        said = f"connection{'s' if len(names) > 1 else ''} to {listed(names)} lost after {seconds(at)}, {again}"
+        yield Notice(
+            what="connection-lost" if back is None else "connection-back", streams=names, after_s=at, text=said
+        )
 
 
 def _silence(name: str, hearing: Hearing) -> tuple[float, float] | None:
