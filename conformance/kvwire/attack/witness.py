@@ -47,7 +47,8 @@ from kvwire.trace.marks import Stalled, Trouble, Witnesses
 from kvwire.trace.records import HELD_BYTES, LIVE, Header, HeldFrames, Record, Source
 from kvwire.wire.framing import END_NUMBER, number_of
 
-READ_BYTES = 1 << 20
+READ_BYTES, READS = 1 << 18, 4
+"""How much is read of a witness before the others, and whoever looks at the clock, get their turn."""
 TICK_S = 0.02
 """How often a waiting condition is asked at least."""
 END_S = 2.0
@@ -117,7 +118,7 @@ class Witness:
     def read(self) -> list[Item] | None:
         """What has arrived; None at the end of the child."""
         ended = False
-        for _ in range(16):
+        for _ in range(READS):
             try:
                 chunk = os.read(self.fd, READ_BYTES)
             except BlockingIOError:
