@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -44,6 +45,9 @@ def test_a_trace_without_marks_tells_of_no_probe() -> None:
 # the marks and the judges
 
 
+IN_RECORD = re.compile(r"(.*) in record (\d+)$")
+
+
 def unmarked(trace: Trace) -> Trace:
     records = [record for record in trace.records if not isinstance(record.detail, ProbeMark)]
     return msgspec.structs.replace(trace, records=tuple(records))
@@ -69,6 +73,8 @@ def said(trace: Trace) -> list[Any]:
             finding["where"].pop("probe", None)
             if "record" in finding["where"]:
                 finding["where"]["record"] = kept.index(finding["where"]["record"])
+            if call := IN_RECORD.search(finding["where"].get("before") or ""):
+                finding["where"]["before"] = f"{call[1]} in record {kept.index(int(call[2]))}"
     return list(lines)
 
 

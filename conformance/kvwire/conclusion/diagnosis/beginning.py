@@ -8,6 +8,7 @@ import msgspec
 
 from kvwire.conclusion.diagnosis.agreement import Agreement, compare
 from kvwire.conclusion.diagnosis.stream_profile import Profiler, StreamProfile
+from kvwire.trace.marks import ProbeMark
 from kvwire.trace.records import Record, StreamInfo
 
 RECORDS = 4096
@@ -33,7 +34,9 @@ class Beginning:
         self._streams = {info.name: _Kept(info, share) for info in streams}
 
     def take(self, record: Record) -> None:
-        """Take the next record of the run."""
+        """Take the next record of the run; which probe was at work says nothing of a stream."""
+        if isinstance(record.detail, ProbeMark):
+            return
         if (stream := self._streams.get(record.stream)) is not None:
             stream.take(record)
         elif not record.stream:
