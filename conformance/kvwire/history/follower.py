@@ -319,14 +319,16 @@ class Follower:
         """Whether a witness goes on in what others delivered so long ago that nothing of it is kept."""
         return number < self._floor and number > witness.last and bool(witness.runs) and not witness.excuses
 
-    def _hand_on(self) -> None:
-        """Hand on what every witness that is up has passed, and what has waited until the horizon."""
+    def _hand_on(self, *, end: bool = False) -> None:
+        """Hand on what every witness that is up has passed, and what has waited until the horizon; at the end all."""
         pending = self._pending
-        if not self._up:
+        if not self._up and not end:
             return
-        floor = min([self._witnesses[source].last for source in self._up])
+        floor = max(pending, default=-1) if end else min([self._witnesses[source].last for source in self._up])
         behind: frozenset[str] = frozenset()
-        if len(pending) > self.horizon.batches or (pending and self._bytes > 2 * self.horizon.bytes):
+        if end:
+            pass
+        elif len(pending) > self.horizon.batches or (pending and self._bytes > 2 * self.horizon.bytes):
             floor = max(floor, sorted(pending)[len(pending) // 2])
             behind = frozenset(source for source in self._up if self._witnesses[source].last < floor)
         number = self.settled + 1
@@ -341,7 +343,7 @@ class Follower:
                     self._waits(0)
                     return
                 if self.lived:
-                    if floor - after < LATE:
+                    if floor - after < LATE and not end:
                         break
                     self._missing(number, after)
                 number = after
@@ -608,6 +610,8 @@ class Follower:
 
     def finish(self) -> Timeline:
         """Hand on the rest; the timeline, as far back as the horizon goes."""
+        if self.steady and self._pending and not self.collected.answers:
+            self._hand_on(end=True)
         if not self.steady or self._pending or self.collected.answers:
             self._unsettle()
             self._lay_out(force=True, end=True)
