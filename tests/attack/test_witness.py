@@ -16,6 +16,7 @@ import zmq
 from tests.kit.probing import marks
 
 from kvwire.attack.witness import Recorder
+from kvwire.attack.witness_process import RCVHWM
 from kvwire.standard.statement import Stream
 from kvwire.trace.calls import FaultCall, ResetCall
 from kvwire.trace.marks import Trouble, Witnesses
@@ -149,7 +150,7 @@ def test_where_the_harness_binds_there_is_one_witness(
     assert recorder.witnesses("s") == (Source.LIVE_A,)
     (stated,) = marks(recorder, Witnesses)
     assert stated.of == ("live-a",)
-    assert stated.rcvhwm > 100_000
+    assert stated.rcvhwm == RCVHWM
 
 
 def test_an_endpoint_that_cannot_be_bound_is_our_trouble(

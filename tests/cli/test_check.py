@@ -65,7 +65,7 @@ def test_a_mutant_fails_with_what_a_stranger_needs() -> None:
     assert re.search(r"expected +`ts` as float64", done.stdout)
     assert re.search(r"seen +integer \d+", done.stdout)
     assert re.search(r"where +number \d+, record \d+, payload frame, byte 1, hex ce[0-9a-f]+", done.stdout)
-    assert re.search(r"again: kvwire check mutant:integer-ts --profile replay --quick --only KVW-BAT-002", done.stdout)
+    assert re.search(r"again: kvwire check mutant:integer-ts --profile replay --quick --only BAT-002", done.stdout)
 
 
 def test_a_should_warns_and_strict_promotes_it() -> None:

@@ -63,7 +63,7 @@ def test_a_stored_result_is_shown_as_its_run_showed_it(
         (b"", "0 lines `run` and 0 lines `summary`; a result stream has one each"),
         (b'{"kind":"run"', "line 1: not of a result stream"),
         (b"\xff\xfe\n", "line 1: not of a result stream"),
-        (b'{"kind":"another"}\n', "a result stream has one line `run` and one line `summary`"),
+        (b'{"kind":"another"}\n', "0 lines `run` and 0 lines `summary`; a result stream has one each"),
         (b'{"kind":"hole"}\n', "line 1: not of a result stream"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_file_name_is_shown_and_obeyed_by_nobody(tmp_path: Path, capsys: pytes
     assert "\x1b" not in said.out + said.err
 
 
-@pytest.mark.parametrize(("command", "code"), [("judge", Exit.NOT_CONFORMANT), ("doctor", Exit.CONFORMANT)])
+@pytest.mark.parametrize(("command", "code"), [("judge", Exit.NOT_CONFORMANT), ("doctor", Exit.NOT_CONFORMANT)])
 def test_a_name_that_is_no_utf_8_is_a_name(tmp_path: Path, command: str, code: Exit) -> None:
     for name in (b"q\xff.kvtrace", b"r\xfe.kvtrace"):
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(Path(SESSION).read_bytes())

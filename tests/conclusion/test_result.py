@@ -43,7 +43,7 @@ def changed(raw: bytes, kind: str, fields: dict[str, object]) -> bytes:
         ("outcome", {"notes": [[]]}, "not of a result stream"),
         ("summary", {"exit": "0"}, "not of a result stream"),
         ("summary", {"total": None}, "not of a result stream"),
-        ("summary", {"kind": "sum"}, "not of a result stream"),
+        ("summary", {"kind": "sum"}, "the last line is no `summary`"),
     ],
 )
 def test_a_line_of_another_sort_is_refused(raw: bytes, kind: str, fields: dict[str, object], says: str) -> None:

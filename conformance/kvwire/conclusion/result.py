@@ -250,7 +250,7 @@ class _Any(msgspec.Struct):
 
 def _is_of_another_kind(text: bytes) -> bool:
     try:
-        kind = msgspec.json.decode(text, type=_Any).kind
+        kind = reading.json(msgspec.json.Decoder(_Any).decode, text).kind
     except msgspec.MsgspecError:
         return False
     return kind not in KINDS
