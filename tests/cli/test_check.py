@@ -16,7 +16,6 @@ import zmq
 from tests.kit.checked import KVWIRE, Checked, kvwire
 
 from kvwire import cli
-from kvwire.cli.check import WORK_S
 from kvwire.judges.verdict import Exit
 
 pytestmark = pytest.mark.network
