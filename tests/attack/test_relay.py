@@ -124,6 +124,7 @@ def attributions(result: Result) -> set[str]:
     return {hole.attribution for hole in result.holes}
 
 
+@pytest.mark.slow
 def test_a_whole_run_through_a_relay_that_takes_its_time() -> None:
     with Ways(B) as ways:
         threading.Thread(target=_slow_down, args=(ways,), daemon=True).start()

@@ -37,6 +37,7 @@ def test_mutants_are_listed_by_what_they_break() -> None:
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_the_matrix_is_printed_and_stored(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["mutants", "matrix", "wrong-rank", "--json", str(tmp_path / "m.json")])
     assert done.exit_code == 0, done.output

@@ -40,10 +40,12 @@ def changed(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_checkout_is_up_to_date() -> None:
     assert checkout.check(HOME) == [], "run `tox -e generate`"
 
 
+@pytest.mark.slow
 def test_what_is_stale_is_named_and_written_again(home: Path) -> None:
     changed(home / checkout.SPOKEN, "KVW-", "KVW-RES-099")
     changed(home / "README.md", "✓ kept, on at least one occasion", "✓ kept, on one occasion")
@@ -76,6 +78,7 @@ def test_what_is_stale_is_named_and_written_again(home: Path) -> None:
     assert not (home / "vectors" / "wire" / "mine.json").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_written_behind_what_somebody_has_to_decide(home: Path) -> None:
     (home / "vectors" / "COVERAGE.md").unlink()
     lock = home / "vectors" / "ids.lock"
@@ -85,6 +88,7 @@ def test_nothing_is_written_behind_what_somebody_has_to_decide(home: Path) -> No
     assert not (home / "vectors" / "COVERAGE.md").exists()
 
 
+@pytest.mark.slow
 def test_while_the_registry_is_stale_the_rest_is_not_compared(home: Path) -> None:
     changed(home / "spec" / "requirements.toml", 'decided_by = "envelope"', 'decided_by = "engine"')
     stale, rest = checkout.check(home)
@@ -92,6 +96,7 @@ def test_while_the_registry_is_stale_the_rest_is_not_compared(home: Path) -> Non
     assert rest == checkout.AGAIN
 
 
+@pytest.mark.slow
 def test_a_judged_sentence_that_no_mutant_breaks_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = {name: one for name, one in mutants.MUTANTS.items() if one.primary != "KVW-ENV-003"}
     monkeypatch.setattr(mutants, "MUTANTS", left)
@@ -100,6 +105,7 @@ def test_a_judged_sentence_that_no_mutant_breaks_is_named(home: Path, monkeypatc
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_a_session_that_is_missing_is_recorded(home: Path) -> None:
     path = home / "vectors" / sessions.path_of("mutant-two-frames")
     path.unlink()
@@ -109,6 +115,7 @@ def test_a_session_that_is_missing_is_recorded(home: Path) -> None:
     assert path.is_file()
 
 
+@pytest.mark.slow
 def test_a_session_that_cannot_be_recorded_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home / "vectors" / sessions.path_of("mutant-two-frames")
     path.unlink()
@@ -126,6 +133,7 @@ def _refuse(*_: object) -> None:
 # --- the command --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drift, "checkout", lambda: tmp_path / "spec")  # from a wheel there is none
     monkeypatch.setattr(checkout, "check", lambda _: ["vectors/hash/salt_id.json:9: salt-id-known: …"])
@@ -138,6 +146,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert run().stdout == "everything generated is written\n"
 
 
+@pytest.mark.slow
 def test_the_command_needs_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drift, "checkout", lambda: None)
     result = run()
@@ -145,6 +154,7 @@ def test_the_command_needs_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "its files are read-only" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_session_without_a_plan_is_not_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drift, "checkout", lambda: tmp_path / "spec")
     result = run("record", "nothing")

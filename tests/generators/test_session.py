@@ -179,6 +179,7 @@ def test_an_exported_session_comes_with_what_is_said_of_it(tmp_path: Path) -> No
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_a_recording_tells_nothing_of_the_machine_and_shows_what_it_is_for() -> None:
     plan = plans.plans()["mutant-two-frames"]
     session = records.record("mutant-two-frames", plan)

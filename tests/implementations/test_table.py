@@ -210,6 +210,7 @@ def test_every_difference_is_named(table: Any, judge: Any) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_the_reference_is_judged_as_committed(
     judge: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

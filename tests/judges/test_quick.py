@@ -167,6 +167,7 @@ STATEMENTS = st.sampled_from(
 
 @steady
 @given(batches(), STATEMENTS, st.sampled_from([0, 143]))
+@pytest.mark.slow
 def test_whatever_a_stream_does(payloads: list[bytes], statement: Statement, first: int) -> None:
     alike(heard([payload(cleared(), ts=0.0), payload(stored("z"), ts=0.0), *payloads], statement, first=first))
 

@@ -25,6 +25,7 @@ from kvwire_reference.cache import CacheEngine
 
 @pytest.mark.network
 @pytest.mark.parametrize("name", HONEST)
+@pytest.mark.slow
 def test_nobody_speaks_of_an_honest_peer_in_a_small_run_or_on_a_bad_day(name: str) -> None:
     """At every level of control, live and from the written trace; and it passes what it must."""
     peer = HONEST[name]

@@ -26,6 +26,7 @@ PLANS = {name.removeprefix(PREFIX): plan for name, plan in plans().items() if na
 
 @pytest.mark.network
 @pytest.mark.parametrize("name", PLANS)
+@pytest.mark.slow
 def test_a_small_run_hears_a_mutant_for_what_it_breaks_and_for_nothing_else(name: str) -> None:
     """What is broken speaks, whatever speaks is expected, and nothing of it is lost in a trace."""
     recording = records.record(f"{PREFIX}{name}", PLANS[name]).recording

@@ -15,7 +15,7 @@ from kvwire.judges.verdict import Exit, Verdict
 from kvwire.standard.registry import ControlLevel
 from kvwire.trace.records import Trace
 
-pytestmark = [pytest.mark.network, pytest.mark.steady]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.steady]
 
 TARGETS = {
     "reference:?algorithm=v1_block_key": "replay",

@@ -38,7 +38,7 @@ from kvwire.trace.marks import (
 )
 from kvwire.trace.records import LIVE
 
-pytestmark = [pytest.mark.network, pytest.mark.usefixtures("room_of_the_killed")]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("room_of_the_killed")]
 
 Socket = zmq.Socket[bytes]
 OpenSocket = Callable[[int], Socket]

@@ -45,7 +45,7 @@ from kvwire.trace.marks import (
 from kvwire.trace.records import Record, Trace, told
 from kvwire.wire.framing import SEND_MARK
 
-pytestmark = [pytest.mark.network, pytest.mark.usefixtures("room_of_the_killed")]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.usefixtures("room_of_the_killed")]
 
 QUICK = msgspec.structs.replace(LIMITS, replay_s=1.0, pause_s=0.2)
 

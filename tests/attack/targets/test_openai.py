@@ -96,6 +96,7 @@ def of(arguments: list[str]) -> Server:
 MODELS = json.dumps({"data": [{"id": "adapter", "parent": "base"}, {"id": "base"}]})
 
 
+@pytest.mark.slow
 def test_an_engine_driven_by_its_api_is_conformant_at_the_driven_level(serve: Serve, tmp_path: Path) -> None:
     arguments = serve()
     recording, results = tmp_path / "run.kvtrace", tmp_path / "run.json"
