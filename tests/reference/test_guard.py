@@ -112,12 +112,12 @@ def test_who_sends_without_end_is_ended_and_nobody_else(peer: Peer, dial: Dial, 
 
 def test_subscriptions_without_end_are_taken_a_few_between_two_batches_and_then_end(peer: Peer, dial: Dial) -> None:
     chunk = b"".join(frame(b"\1" + number.to_bytes(4, "big")) for number in range(50_000))
-    with publishing(unread_bytes=10_000) as publisher:
+    with publishing(unread_bytes=3_000) as publisher:
         subscriber = subscribe(peer, publisher)
         attacker = dial(publisher.endpoint)
         shake(attacker, "SUB")
         assert poured(attacker, chunk) < MOST_BYTES
-        deadline = time.monotonic() + BOUND_S
+        deadline = time.monotonic() + 60  # a window of TCP that was closed opens late
         number = publisher.counters.offered
         while not publisher.guard_counters.flooding and time.monotonic() < deadline:
             publisher.publish(note(number))

@@ -165,6 +165,11 @@ def test_what_no_sentence_speaks_of_is_read_quickly(content: bytes) -> None:
     same(quick, read_slowly(content))
 
 
+def test_what_one_stream_shows_takes_nothing_from_the_next() -> None:
+    for number in range(200):
+        assert read_quickly(payload({**removed("a"), f"x{number}": 1})) is not None
+
+
 GUARDED: dict[str, bytes] = {
     "an integer ts": b"\x93\x01\x90\x00",
     "a float32 ts": b"\x93\xca\x3f\xc0\x00\x00\x90\x00",

@@ -181,6 +181,11 @@ class Reader:
         """By the first byte of an event, which counts its keys or slots; those that were learned last first."""
         self._left = LEARNED
 
+    def renew(self) -> None:
+        """Begin anew once nothing more is learned: of several streams one would use up what the others may show."""
+        if not self._left:
+            self._shapes, self._left = {}, LEARNED
+
     def read(self, payload: bytes) -> Read | None:
         """Read a payload; None when the walker has to."""
         if len(payload) > MOST:
@@ -269,6 +274,7 @@ def read_quickly(payload: bytes) -> Reading | None:
     Its events carry no byte offsets.
     """
     read = _READER.read(payload)
+    _READER.renew()
     if read is None:
         return None
     events: list[Event] = []
