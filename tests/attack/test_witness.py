@@ -19,7 +19,7 @@ from kvwire.attack.witness import Recorder
 from kvwire.attack.witness_process import RCVHWM
 from kvwire.standard.statement import Stream
 from kvwire.trace.calls import FaultCall, ResetCall
-from kvwire.trace.marks import Trouble, Witnesses
+from kvwire.trace.marks import Stalled, Trouble, Witnesses
 from kvwire.trace.records import LIVE, Record, Source
 
 pytestmark = pytest.mark.network
@@ -59,8 +59,9 @@ def heard_by_all(recorder: Recorder, publisher: Socket, numbers: Iterator[int]) 
 
 
 def of(recorder: Recorder, source: Source) -> list[Record]:
-    """What a witness wrote, data and monitor events."""
-    return [r for r in recorder.records if source in (r.source, getattr(r.detail, "of", None))]
+    """What a witness wrote, data and monitor events; a stall is told when it is over, and has its own time."""
+    told = (r for r in recorder.records if not isinstance(r.detail, Stalled))
+    return [r for r in told if source in (r.source, getattr(r.detail, "of", None))]
 
 
 def counting() -> Iterator[int]:
