@@ -324,11 +324,9 @@ class Follower:
         pending = self._pending
         if not self._up and not end:
             return
-        floor = max(pending, default=-1) if end else min([self._witnesses[source].last for source in self._up])
         behind: frozenset[str] = frozenset()
-        if end:
-            pass
-        elif len(pending) > self.horizon.batches or (pending and self._bytes > 2 * self.horizon.bytes):
+        floor = max(pending, default=-1) if end else min([self._witnesses[source].last for source in self._up])
+        if len(pending) > self.horizon.batches or (pending and self._bytes > 2 * self.horizon.bytes):
             floor = max(floor, sorted(pending)[len(pending) // 2])
             behind = frozenset(source for source in self._up if self._witnesses[source].last < floor)
         number = self.settled + 1

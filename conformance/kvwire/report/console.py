@@ -16,10 +16,10 @@ from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Finding, Verdict
-from kvwire.report.grouping import PROBLEMS, broken, occasions
+from kvwire.report.grouping import PROBLEMS, broken, occasions, opened
 from kvwire.report.profile import STREAMS, brief, causes, labelled, pointed, shown
 from kvwire.report.standing import told
-from kvwire.report.words import WHY, closing, counted, short, singular, worded
+from kvwire.report.words import WHY, counted, short, singular, worded
 
 STYLES = {
     Verdict.PASS: "green",
@@ -289,33 +289,30 @@ def _holes(report: Result, console: Console) -> None:
 
 def _open(report: Result, console: Console, *, verbose: bool) -> None:
     """The sentences that are open, by reason; those that do not apply are counted by reason."""
-    by_reason: dict[str, dict[str, list[str]]] = {}
-    ways: dict[str, str] = {}
+    groups = opened(report)
     streams = len(report.run.streams)
     apart: Counter[str] = Counter()
     declared: list[str] = []
     seen: set[str] = set()
     for outcome in claimed(report):
-        if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected:
-            why = outcome.why or Why.UNDECIDED
-            reason = singular(outcome.reason) if why in (Why.UNDECIDED, Why.REFUSED) else worded(why, report.run.mode)
-            by_reason.setdefault(reason, {}).setdefault(short(outcome.requirement), []).append(outcome.stream)
-            ways[reason] = closing(why, report.run.level)
-        elif outcome.verdict is Verdict.NOT_APPLICABLE and outcome.requirement not in seen and outcome.why is not None:
+        if outcome.verdict is Verdict.NOT_APPLICABLE and outcome.requirement not in seen and outcome.why is not None:
             seen.add(outcome.requirement)
             verbs = f" (`{'`, `'.join(outcome.lacks)}`)" if outcome.why is Why.VERB and outcome.lacks else ""
             apart[WHY[outcome.why] + verbs] += 1
             declared += outcome.lacks if outcome.why is Why.DECLARATION else []
     console.print()
     everything = {WHY[Why.SILENT], WHY[Why.UNREACHABLE]}
-    for reason, ids in list(by_reason.items())[:SHOWN]:
-        named = (name if len(on) == streams else f"{name} on {_some(on)}" for name, on in ids.items())
-        said = counted(len(ids), "sentences") if reason in everything and not verbose else _ids(list(named))
-        pointed(console, "open, ", "magenta", f"{reason}: {said}")
-        if ways[reason]:
-            pointed(console, "  to close it: ", "dim", ways[reason])
-    if len(by_reason) > SHOWN:
-        rest = [name for ids in list(by_reason.values())[SHOWN:] for name in ids]
+    for group in groups[:SHOWN]:
+        named = [
+            short(name) if len(on) == streams else f"{short(name)} on {_some([one.stream for one in on])}"
+            for name, on in group.outcomes.items()
+        ]
+        said = counted(len(named), "sentences") if group.reason in everything and not verbose else _ids(named)
+        pointed(console, "open, ", "magenta", f"{group.reason}: {said}")
+        if group.closing:
+            pointed(console, "  to close it: ", "dim", group.closing)
+    if len(groups) > SHOWN:
+        rest = [short(name) for group in groups[SHOWN:] for name in group.outcomes]
         console.print(Text("open, ", style="magenta") + Text(f"for other reasons (-v): {', '.join(rest)}", style=""))
     if apart:
         said = ", ".join(f"{why} {count}" for why, count in apart.most_common())

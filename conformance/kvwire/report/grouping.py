@@ -1,4 +1,6 @@
-"""What is broken, grouped by cause: a sentence that follows from another on every stream is told under it."""
+"""What is broken, grouped by cause: a sentence that follows from another on every stream is told under it. And what is
+open, by reason.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections.abc import Sequence
 import msgspec
 
 from kvwire.conclusion.result import Outcome, Result
+from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Verdict
+from kvwire.report.words import closing, singular, worded
 
 PROBLEMS = (Verdict.FAIL, Verdict.ERROR, Verdict.WARN)
 
@@ -41,6 +45,26 @@ def broken(report: Result) -> list[Broken]:
         else:
             above.under.append(outcomes)
     return sorted(heads.values(), key=lambda one: PROBLEMS.index(one.outcomes[0].verdict))
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True):
+    """Why sentences are open and what would close them, and their outcomes by requirement."""
+
+    reason: str
+    closing: str
+    outcomes: dict[str, list[Outcome]] = {}
+
+
+def opened(report: Result) -> list[Open]:
+    """What is open of the sentences that the profile has, in the order in which reasons come up."""
+    found: dict[str, Open] = {}
+    for outcome in report.outcomes:
+        if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
+            why = outcome.why or Why.UNDECIDED
+            reason = singular(outcome.reason) if why in (Why.UNDECIDED, Why.REFUSED) else worded(why, report.run.mode)
+            group = found.setdefault(reason, Open(reason=reason, closing=closing(why, report.run.level), outcomes={}))
+            group.outcomes.setdefault(outcome.requirement, []).append(outcome)
+    return list(found.values())
 
 
 def _cause(outcomes: Sequence[Outcome]) -> str | None:

@@ -19,10 +19,10 @@ from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Finding, Verdict
 from kvwire.report.console import MARKS, WORST, place
 from kvwire.report.evidence import Course, Evidence
-from kvwire.report.grouping import broken
+from kvwire.report.grouping import broken, opened
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import closing, counted, short, singular
+from kvwire.report.words import counted, short, singular
 from kvwire.standard.registry import AREAS, area_of
 
 WIDTH, HEIGHT, MARGIN = 960, 180, 8
@@ -233,20 +233,11 @@ def _shown(finding: Finding, evidence: Evidence | None) -> Shown:
 
 
 def _open(report: Result) -> Iterator[Reason]:
-    by_reason: dict[tuple[str, str, bool], list[str]] = {}
     missing = set(report.summary.conclusive_missing)
-    for outcome in report.outcomes:
-        if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
-            way = closing(outcome.why or Why.UNDECIDED, report.run.level)
-            key = message(outcome, report.run.mode), way, outcome.requirement in missing
-            named = by_reason.setdefault(key, [])
-            if outcome.requirement not in named:
-                named.append(outcome.requirement)
-    reasons = [
-        Reason(reason=reason, closing=way, ids=tuple(ids), wanted=wanted)
-        for (reason, way, wanted), ids in by_reason.items()
-    ]
-    yield from sorted(reasons, key=lambda reason: not reason.wanted)
+    for wanted in (True, False):
+        for group in opened(report):
+            if ids := tuple(name for name in group.outcomes if (name in missing) == wanted):
+                yield Reason(reason=group.reason, closing=group.closing, ids=ids, wanted=wanted)
 
 
 # --- several results ---------------------------------------------------------------------------------------------

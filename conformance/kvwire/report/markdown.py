@@ -12,10 +12,10 @@ from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Verdict
 from kvwire.report.console import MARKS, place
-from kvwire.report.grouping import broken
+from kvwire.report.grouping import broken, opened
 from kvwire.report.profile import causes, lines, shown
-from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import closing, counted, short, singular
+from kvwire.report.standing import RUN, Standing, cases, standing
+from kvwire.report.words import counted, short, singular
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!])")
 SHOWN = 50
@@ -116,21 +116,19 @@ def _row(outcome: result.Outcome, lead: str) -> str:
 
 
 def _open(report: Result) -> Iterator[str]:
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for outcome in report.outcomes:
-        if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
-            wanted = "**" if standing(report, outcome) is Standing.ERROR else ""
-            way = closing(outcome.why or Why.UNDECIDED, report.run.level)
-            named = by_reason.setdefault((message(outcome, report.run.mode), way), [])
-            if (name := f"{wanted}{short(outcome.requirement)}{wanted}") not in named:
-                named.append(name)
-    if not by_reason:
+    groups = opened(report)
+    if not groups:
         return
-    number = sum(map(len, by_reason.values()))
+    number = sum(len(group.outcomes) for group in groups)
     yield f"<details><summary>{counted(number, 'sentences')} not proven</summary>"
     yield ""
-    for (reason, way), names in by_reason.items():
-        yield f"- {literal(reason)}: {', '.join(names)}" + (f" (to close it: {literal(way)})" if way else "")
+    for group in groups:
+        names = []
+        for requirement, outcomes in group.outcomes.items():
+            wanted = "**" if any(standing(report, outcome) is Standing.ERROR for outcome in outcomes) else ""
+            names.append(f"{wanted}{short(requirement)}{wanted}")
+        way = f" (to close it: {literal(group.closing)})" if group.closing else ""
+        yield f"- {literal(group.reason)}: {', '.join(names)}{way}"
     yield ""
     yield "</details>"
     yield ""
