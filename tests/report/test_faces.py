@@ -19,9 +19,11 @@ from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.expected_failures import Entry
 from kvwire.conclusion.result import Notice, Result
 from kvwire.conclusion.summary import Wanted
-from kvwire.judges.verdict import Exit
+from kvwire.conclusion.untried import Why
+from kvwire.judges.verdict import Exit, Verdict
 from kvwire.report.evidence import Mismatch
 from kvwire.report.faces import FORMATS, FaceError, Format, face
+from kvwire.report.grouping import opened
 from kvwire.report.standing import RUN, Standing, cases
 from kvwire.report.visible import ascii_json, safe, visible
 from kvwire.standard import registry
@@ -236,3 +238,20 @@ def test_failures_are_grouped_alike_in_each_face(kind: Format, head: str, under:
     assert re.search(head, shown)
     assert re.search(under, shown)
     assert "to close it: " in shown.lower()
+
+
+def test_what_is_open_for_one_reason_is_told_once_in_each_face() -> None:
+    report = concluded(broken().trace())
+    shown = [one for one in report.outcomes if one.verdict is Verdict.INCONCLUSIVE and one.why is not Why.PROFILE]
+    left = {
+        one.requirement: msgspec.structs.replace(one, why=Why.MODE, reason=f"left out: probe {number}")
+        for number, one in enumerate(shown)
+    }
+    assert len(left) > 2
+    outcomes = tuple(left.get(one.requirement, one) for one in report.outcomes)
+    (group,) = opened(msgspec.structs.replace(report, outcomes=outcomes))
+    assert list(group.outcomes) == list(left)
+    kinds: tuple[Format, ...] = ("html", "markdown", "console")
+    for kind in kinds:
+        said = face([msgspec.structs.replace(report, outcomes=outcomes)], kind).decode()
+        assert 1 <= said.count(group.reason) <= 2  # the page tells those apart that the profile wants
