@@ -17,6 +17,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -34,6 +35,7 @@ from _pytest.runner import runtestprotocol
 
 NOTICED, ALIKE, CANNOT, LATE = range(4)
 """How a child ends: a test failed; none did; the statement cannot be taken out of its function; out of time."""
+AT_IMPORT = "runs at import only"
 TOLD = {ALIKE: "nobody notices", LATE: "not tried in time"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 KEPT = (*FUNCTIONS, ast.ClassDef, ast.Pass, ast.Try, ast.With, ast.Match, ast.Import, ast.ImportFrom, ast.AnnAssign)
@@ -175,6 +177,29 @@ def measure(session: pytest.Session, files: Sequence[Path]) -> Reached:
     return reached
 
 
+IMPORTED = """
+import coverage, importlib, json, sys
+tracer = coverage.Coverage(data_file=None, include=json.loads(sys.argv[1]), config_file=False)
+tracer.set_option("run:disable_warnings", ["no-data-collected"])
+tracer.start()
+for name in json.loads(sys.argv[2]):
+    importlib.import_module(name)
+tracer.stop()
+data = tracer.get_data()
+print(json.dumps({name: data.lines(name) for name in data.measured_files()}))
+"""
+
+
+def imported(files: Sequence[Path]) -> set[tuple[str, int]]:
+    """The lines that run while modules are imported: what is made then is there before any test, and stays."""
+    paths = [str(file) for file in files]
+    names = [name for name, module in list(sys.modules.items()) if getattr(module, "__file__", None) in paths]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    asked = [sys.executable, "-c", IMPORTED, json.dumps(paths), json.dumps(names)]
+    told = subprocess.run(asked, check=True, capture_output=True, text=True, env=environment)
+    return {(name, line) for name, lines in json.loads(told.stdout).items() for line in lines}
+
+
 def far(item: pytest.Item, file: Path) -> bool:
     """Whether a test is not one of the file's own, which would notice first."""
     return file.stem not in item.path.stem and file.parent.name not in (item.path.parent.name, item.path.stem)
@@ -219,6 +244,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     reached = measure(session, files)
     if session.testsfailed:
         return True
+    early = imported(files)
     left: list[dict[str, object]] = []
     counts: dict[str, int] = defaultdict(int)
     running: dict[int, Deletion] = {}
@@ -244,8 +270,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
                 reached.items[str(file), deletion.line], key=lambda i: (far(session.items[i], file), reached.seconds[i])
             )
             if not chosen:
-                counts["reached by no test"] += 1
-                tell(deletion, "reached by no test")
+                why = AT_IMPORT if (str(file), deletion.line) in early else "reached by no test"
+                counts[why] += 1
+                if why != AT_IMPORT:
+                    tell(deletion, why)
                 continue
             running[child(session, deletion, chosen, option.delete_seconds)] = deletion
             if len(running) >= option.delete_workers:

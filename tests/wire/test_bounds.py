@@ -81,14 +81,18 @@ def test_batches_without_faults_need_no_allowance(monkeypatch: pytest.MonkeyPatc
 
 def test_the_allowance_grows_with_the_time_of_the_recording() -> None:
     allowance = bounds.Allowance()
-    allowance.at(0)
-    batch = Batch(number=0, payload=raw(100, b"\x80"), record=0, seen_by=frozenset())
+
+    def read() -> None:
+        allowance.read(Batch(number=0, payload=raw(100, b"\x80"), record=0, seen_by=frozenset()))
+
+    read()
     allowance._left = 0
-    allowance.at(10**9)
-    assert allowance._left == bounds.EVENTS_A_SECOND
-    allowance.read(batch)
-    assert allowance.beyond == 0
-    assert allowance._left < bounds.EVENTS_A_SECOND
+    read()
+    assert allowance.beyond == 1
+    allowance.now_ns = 10**9
+    read()
+    assert allowance.beyond == 1
+    assert 0 < allowance._left < bounds.EVENTS_A_SECOND
 
 
 def test_more_blocks_than_are_followed_are_forgotten_and_nobody_speaks(

@@ -24,18 +24,17 @@ class Allowance:
     def __init__(self) -> None:
         self.beyond = 0
         """Batches that were not read."""
+        self.now_ns = 0
+        """How far the recording has come."""
         self._left = EVENTS
-        self._at: int | None = None
-
-    def at(self, t_ns: int) -> None:
-        """The recording has come so far."""
-        if self._at is None:
-            self._at = t_ns
-        elif (more := (t_ns - self._at) * EVENTS_A_SECOND // 10**9) > 0:
-            self._left, self._at = min(EVENTS, self._left + more), t_ns
+        self._at = -1
 
     def read(self, batch: Batch, first: int = 0) -> None:
         """Read a batch, of which the events from ``first`` on are to be shown, or see to it that it is not."""
+        if self._at < 0:
+            self._at = self.now_ns
+        elif (more := (self.now_ns - self._at) * EVENTS_A_SECOND // 10**9) > 0:
+            self._left, self._at = min(EVENTS, self._left + more), self.now_ns
         if self._left <= 0 and (first or read_quickly(batch.payload) is None):
             self.beyond += 1
             batch.beyond(SHOWN_ALL)

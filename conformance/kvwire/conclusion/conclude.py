@@ -124,7 +124,8 @@ class Listening:
         if self._digest is not None:
             self._digest.add([timed(record)])
         index = self.hearing.take(record)
-        self.beginning.take(record)
+        if self.beginning.open:
+            self.beginning.take(record)
         if (stream := self.streams.get(record.stream)) is not None:
             if self._numbers:
                 self._numbers[record.stream].take(index, record)

@@ -93,7 +93,7 @@ class Passing:
 
     def take(self, index: int, record: Record) -> None:
         """Take the next record of the stream."""
-        self.showing.allowance.at(record.t_ns)
+        self.showing.allowance.now_ns = record.t_ns
         frames = record.frames
         if frames is None:
             self._records.append((index, record))

@@ -56,7 +56,7 @@ def show(context: Context, records: Records, areas: Iterable[Area]) -> Showing:
     """
     showing = Showing(context, areas)
     for index, record in records:
-        showing.allowance.at(record.t_ns)
+        showing.allowance.now_ns = record.t_ns
         if record.frames is not None:
             showing.record(index, record)
     for incarnation in context.timeline.incarnations:

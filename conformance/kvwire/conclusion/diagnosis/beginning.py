@@ -32,16 +32,17 @@ class Beginning:
     def __init__(self, streams: Sequence[StreamInfo]) -> None:
         share = max(1.0, len(streams) / STREAMS)
         self._streams = {info.name: _Kept(info, share) for info in streams}
+        self.open = dict(self._streams)
+        """The streams that take more."""
 
     def take(self, record: Record) -> None:
         """Take the next record of the run; which probe was at work says nothing of a stream."""
         if isinstance(record.detail, ProbeMark):
             return
-        if (stream := self._streams.get(record.stream)) is not None:
-            stream.take(record)
-        elif not record.stream:
-            for stream in self._streams.values():
-                stream.take(record)
+        of = [record.stream] if record.stream else list(self.open)
+        for name in of:
+            if (stream := self.open.get(name)) is not None and not stream.take(record):
+                del self.open[name]
 
     def told(self) -> Told:
         """A profile of each stream, and what came of comparing them."""
@@ -59,13 +60,13 @@ class _Kept:
         self._bytes = 0
         self.full = False
 
-    def take(self, record: Record) -> None:
-        if self.full:
-            return
+    def take(self, record: Record) -> bool:
+        """Take a record, unless there are enough; whether it did."""
         self._bytes += sum(map(len, record.frames or ()))
         self.full = len(self._records) * self._share >= RECORDS or self._bytes * self._share > BYTES
         if not self.full:
             self._records.append(record)
+        return not self.full
 
     def profiler(self, *, prefixes: bool) -> Profiler:
         profiler = Profiler(self._info, hurried=True, prefixes=prefixes)
