@@ -19,6 +19,7 @@ from rich.console import Console
 
 from kvwire.conclusion.result import Result
 from kvwire.recordings.judging import Asked, concluded
+from kvwire.report.evidence import Seen, look
 from kvwire.report.faces import face, print_to
 from kvwire.standard.statement import Stream
 from kvwire.trace import files
@@ -157,6 +158,11 @@ def photograph(browser: str, page: Path, shot: Shot, target: Path) -> None:
         )
 
 
+def seen(recording: Trace) -> Seen:
+    """What a recording shows of its result."""
+    return look(judged(recording), recording.header, recording.records)
+
+
 @click.command()
 @click.option("--into", type=click.Path(path_type=Path, file_okay=False), default=FOLDER, help="Another folder.")
 def main(into: Path) -> None:
@@ -168,8 +174,8 @@ def main(into: Path) -> None:
     broken, ranks = session(BROKEN), fleet()
     result = judged(broken)
     pages = {
-        "broken": face([result], "html", [broken]),
-        "ranks": face([judged(ranks)], "html", [ranks]),
+        "broken": face([result], "html", [seen(broken)]),
+        "ranks": face([judged(ranks)], "html", [seen(ranks)]),
         "matrix": face(list(map(real, REAL)), "html"),
     }
     drawn = {

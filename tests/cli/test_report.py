@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -9,8 +10,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kvwire import cli
+from kvwire.cli import judge
 from kvwire.judges.verdict import Exit
 from kvwire.standard import resources
+from kvwire.trace.records import TraceError
 
 
 @pytest.fixture
@@ -39,6 +42,32 @@ def test_a_run_writes_every_face_that_it_is_asked_for(
     assert ET.fromstring(files["junit"].read_bytes()).findall(".//failure")
     assert "KVW-BAT-002" in files["markdown"].read_text(encoding="utf-8")
     assert json.loads(files["badge"].read_bytes())["message"] == "not conformant: 1 broken"
+
+
+def test_a_page_of_a_capture_shows_its_bytes(tmp_path: Path) -> None:
+    packed = Path(__file__).parents[1] / "trace" / "captures" / "data" / "reference.pcapng.gz"
+    taken, page, stored = tmp_path / "kv.pcapng", tmp_path / "kv.html", tmp_path / "kv.ndjson"
+    taken.write_bytes(gzip.decompress(packed.read_bytes()))
+    cli.run(["judge", str(taken), "--topic", "other", "--quiet", "--html", str(page), "--json", str(stored)])
+    assert "<mark>" in page.read_text(encoding="utf-8")
+    assert "<polyline" in page.read_text(encoding="utf-8")
+    assert cli.run(["report", str(stored), "--format", "html", "--recording", str(taken), "-o", str(page)]) == 0
+    assert "<mark>" in page.read_text(encoding="utf-8")
+
+
+def test_a_recording_that_is_read_but_once_leaves_the_page_without_bytes(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise TraceError(f"{trace}: an empty file")
+
+    monkeypatch.setattr(judge, "looked", gone)
+    page = tmp_path / "run.html"
+    assert cli.run(["judge", trace, "--html", str(page)]) == Exit.NOT_CONFORMANT
+    out = capsys.readouterr()
+    assert "the page shows no bytes" in out.err
+    assert "not conformant" in out.out
+    assert "BAT-002" in page.read_text(encoding="utf-8")
 
 
 def test_a_stored_result_is_shown_as_its_run_showed_it(

@@ -21,12 +21,15 @@ from kvwire.conclusion.result import Notice, Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Verdict
-from kvwire.report.evidence import Mismatch
+from kvwire.report.course import COURSE
+from kvwire.report.evidence import AROUND, Mismatch, look
 from kvwire.report.faces import FORMATS, FaceError, Format, face
 from kvwire.report.grouping import opened
 from kvwire.report.standing import RUN, Standing, cases
 from kvwire.report.visible import ascii_json, safe, visible
 from kvwire.standard import registry
+from kvwire.standard.resources import vectors
+from kvwire.trace import files
 from kvwire.trace.records import Trace
 
 KNOWN = registry.load()
@@ -195,7 +198,8 @@ def test_what_is_of_one_result_refuses_several(kind: Format) -> None:
 
 def test_a_recording_shows_the_bytes_the_events_and_the_course() -> None:
     made = told(broken())
-    page = face([concluded(made)], "html", [made]).decode()
+    report = concluded(made)
+    page = face([report], "html", [look(report, made.header, made.records)]).decode()
     assert "<mark>" in page
     assert "BlockStored; hashes " in page
     assert "<polyline" in page
@@ -205,7 +209,38 @@ def test_a_recording_shows_the_bytes_the_events_and_the_course() -> None:
 def test_a_recording_of_another_run_is_refused() -> None:
     other = told(target="zmq:tcp://127.0.0.1:5557")
     with pytest.raises(Mismatch, match=r"its target is 'zmq:tcp://127\.0\.0\.1:5557'"):
-        face([concluded(told())], "html", [other])
+        look(concluded(told()), other.header, other.records)
+
+
+def test_around_a_finding_are_the_records_of_its_stream_and_those_of_none() -> None:
+    made = told(broken())
+    report = concluded(made)
+    shown = look(report, made.header, made.records)
+    for (at, number), seen in shown.at.items():
+        here = report.outcomes[at].findings[number].where.record
+        assert here is not None
+        steps = [step.record for step in seen.steps]
+        assert [step.record for step in seen.steps if step.here] == [here]
+        assert steps == list(range(max(0, here - AROUND), min(here + AROUND + 1, len(made.records))))
+    assert shown.at, "a finding that points at nothing shows nothing"
+
+
+@pytest.mark.parametrize("batches", [1, COURSE, COURSE + 1, 3 * COURSE])
+def test_a_long_course_is_drawn_by_as_many_points_as_a_short_one(batches: int) -> None:
+    story = Story()
+    for number in range(batches):
+        story.send(stored([number + 1]))
+    made = told(story)
+    (course,) = look(concluded(told()), made.header, made.records).courses
+    assert (course.points[0].number, course.points[-1].number) == (0, batches - 1)
+    assert min(batches, COURSE // 2) <= len(course.points) <= COURSE + 1
+    assert course.points[-1].resident == batches
+
+
+def test_a_restart_and_a_gap_are_in_the_course() -> None:
+    made = files.read(vectors() / "session" / "ugly-two-lives-interleaved.kvtrace")
+    (course,) = look(conclude(made, KNOWN, everything()), made.header, made.records).courses
+    assert course.restarts == (0.017,)
 
 
 def test_a_page_loads_nothing_and_says_so_to_the_browser() -> None:

@@ -18,7 +18,9 @@ from tests.kit.needs import needs_program
 from tests.report.test_faces import RESULTS, broken, concluded
 
 from kvwire.conclusion.result import Result
+from kvwire.report.evidence import look
 from kvwire.report.faces import face
+from kvwire.trace.records import Trace
 
 LOADED_S = 100
 
@@ -53,9 +55,14 @@ def page(*reports: Result) -> str:
     return face(list(reports), "html").decode()
 
 
+def recorded(made: Trace) -> str:
+    report = concluded(made)
+    return face([report], "html", [look(report, made.header, made.records)]).decode()
+
+
 RECORDED = told(broken())
 PAGES = {
-    "broken": lambda: face([concluded(RECORDED)], "html", [RECORDED]).decode(),
+    "broken": lambda: recorded(RECORDED),
     "silent": lambda: page(RESULTS["silent"]),
     "matrix": lambda: page(RESULTS["broken"], RESULTS["conformant"], RESULTS["lost"]),
     "ranks": lambda: page(concluded(trace(rounds(RANKS, 4), names=RANKS, end=1.3))),

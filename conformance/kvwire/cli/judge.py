@@ -11,20 +11,14 @@ import click
 import msgspec
 
 from kvwire.attack.endings import Endings
-from kvwire.cli.judging import (
-    FINISHING,
-    Options,
-    finish,
-    judging_options,
-    progressing,
-    reported,
-)
+from kvwire.cli.judging import FINISHING, Options, Progress, judging_options, progressing, reported
 from kvwire.cli.quantities import Whole
 from kvwire.cli.screen import Growing, say, screen, wrote
-from kvwire.conclusion.result import Result
+from kvwire.conclusion.result import Ended, Result
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.cluster import ClusterError, connected
-from kvwire.recordings.judging import Answer, Asked, ended, line, read
+from kvwire.recordings.judging import Answer, Asked, ended, line, read, read_capture
+from kvwire.recordings.looking import looked
 from kvwire.recordings.many import Tally, answers, default_workers
 from kvwire.recordings.units import Unit, units
 from kvwire.report.faces import face, print_to
@@ -128,36 +122,34 @@ def judged(
 def _one(unit: Unit, options: Options) -> int:
     if unit.error:
         raise click.UsageError(unit.error)
-    if capture.is_capture(unit.paths[0]):
-        try:
-            with progressing() as progress:
-                progress(f"reading {unit.name}")
-                return finish(capture.read(unit.paths[0], options.how.told), options)
-        except TraceError as error:
-            raise click.UsageError(str(error)) from None
     try:
-        with progressing() as progress, files.open_recording(*unit.paths) as recording:
-
-            def tell(count: int) -> None:
-                if count % TELL_RECORDS == 0:
-                    progress(f"judging {unit.name}, {recording.position:.0%}")
-
-            if "html" in options.files:  # which shows bytes of the trace
-                trace, outcome = files.read(*unit.paths), None
-                count, how = len(trace.records), ended(trace.interrupted, trace.cut)
-            else:
-                trace, outcome = None, read(recording, options.how, tell)
-                last = recording.ended
-                count, how = last.records, ended(last.interrupted, last.cut)
+        with progressing() as progress:
+            outcome, count, how = _read(unit, options, progress)
     except (TraceError, UnknownNameError) as error:
         raise click.UsageError(str(error)) from None
-    if not options.quiet:
+    if how is not None and not options.quiet:
         parts = f" in {len(unit.paths)} parts" if len(unit.paths) > 1 else ""
         say(f"{unit.name}: {count} records{parts}, {ENDED[how]}", err=True)
-    if outcome is None:
-        assert trace is not None
-        return finish(trace, options)
-    return reported(outcome, options)
+    return reported(outcome, options, lambda: looked(outcome, *unit.paths, told=options.how.told))
+
+
+def _read(unit: Unit, options: Options, progress: Progress) -> tuple[Result, int, Ended | None]:
+    """The result of a recording, how many records it has, and how it ended, which a capture does not say."""
+    if capture.is_capture(unit.paths[0]):
+
+        def heard(count: int) -> None:
+            if count % TELL_RECORDS == 0:
+                progress(f"judging {unit.name}, {count} messages")
+
+        return *read_capture(unit.paths[0], options.how, heard), None
+    with files.open_recording(*unit.paths) as recording:
+
+        def tell(count: int) -> None:
+            if count % TELL_RECORDS == 0:
+                progress(f"judging {unit.name}, {recording.position:.0%}")
+
+        outcome, last = read(recording, options.how, tell), recording.ended
+        return outcome, last.records, ended(last.interrupted, last.cut)
 
 
 def _many(found: Sequence[Unit], options: Options, judge: Judge) -> int:

@@ -15,16 +15,17 @@ from rich.status import Status
 
 from kvwire.cli.baseline import expectations, today
 from kvwire.cli.quantities import Size
-from kvwire.cli.screen import screen, writable, wrote
+from kvwire.cli.screen import say, screen, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
 from kvwire.judges.verdict import Exit
 from kvwire.recordings.judging import Asked, concluded
+from kvwire.report.evidence import Mismatch, Seen, look
 from kvwire.report.faces import Format, face, print_to
 from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
-from kvwire.trace.records import Trace
+from kvwire.trace.records import Trace, TraceError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
@@ -167,14 +168,22 @@ def finish(judged: Trace, options: Options) -> int:
         outcome = concluded(judged, options.how)
     except UnknownNameError as error:
         raise click.UsageError(str(error)) from None
-    return reported(outcome, options, [judged])
+    return reported(outcome, options, lambda: look(outcome, judged.header, judged.records))
 
 
-def reported(outcome: Result, options: Options, judged: Sequence[Trace] = ()) -> int:
-    """Report, and give the exit code; ``judged`` is the trace, for whoever shows its bytes."""
-    written = wrote(
-        (path, face([outcome], kind, judged if kind == "html" else ())) for kind, path in options.files.items()
-    )
+def reported(outcome: Result, options: Options, look_again: Callable[[], Seen] | None = None) -> int:
+    """Report, and give the exit code; ``look_again`` says what the recording shows, for the face that has it."""
+
+    def seen(kind: Format) -> Sequence[Seen]:
+        if look_again is None or kind != "html":
+            return ()
+        try:
+            return [look_again()]
+        except (TraceError, Mismatch) as error:  # a pipe, say, or somebody else has written to it
+            say(f"kvwire: the page shows no bytes: read once more, {error}", err=True)
+            return ()
+
+    written = wrote((path, face([outcome], kind, seen(kind))) for kind, path in options.files.items())
     if options.github:
         click.echo(face([outcome], "github"), nl=False)
     if not options.quiet:

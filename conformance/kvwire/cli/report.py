@@ -11,11 +11,11 @@ from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result, ResultError
 from kvwire.judges.verdict import Exit
+from kvwire.recordings.looking import looked
 from kvwire.report import faces
 from kvwire.report.evidence import Mismatch
 from kvwire.report.faces import FaceError, Format
 from kvwire.standard import reading
-from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -63,12 +63,12 @@ def report_command(
     if output is not None:
         writable(output, "--output")
     try:
-        traces = [files.read(path) for path in recordings]
         reports = [read_result(path) for path in results]
         if kind == "console" and output is None:
             faces.print_to(screen(), reports, verbose=verbose)
             return Exit.CONFORMANT
-        content = faces.face(reports, kind, traces, verbose=verbose)
+        seen = [looked(*pair) for pair in zip(reports, recordings, strict=False)]
+        content = faces.face(reports, kind, seen, verbose=verbose)
     except (TraceError, FaceError, Mismatch) as error:
         raise click.UsageError(str(error)) from None
     if output is not None:

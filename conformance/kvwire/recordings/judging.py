@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -91,6 +92,21 @@ def read(
     return _held(outcome, asked)
 
 
+def read_capture(
+    path: Path, asked: Asked, each: Callable[[int], None] = lambda _: None, *, beside: list[Member] | None = None
+) -> tuple[Result, int]:
+    """The result of a packet capture, in constant memory, and how many records it has; otherwise as ``read``."""
+    header, records = capture.open_capture(path, asked.told)
+    run = _listening(header, asked, digests=True)
+    for count, record in enumerate(records):
+        run.take(record)
+        each(count)
+    outcome = _held(run.result(), asked)
+    if beside is not None:
+        beside += run.members()
+    return outcome, run.hearing.records
+
+
 def _listening(header: Header, asked: Asked, *, digests: bool = False) -> Listening:
     profile = registry.profile(asked.profile or header.profile)
     return Listening(header, registry.load(), profile, asked.wanted, digests=digests)
@@ -128,12 +144,7 @@ def answer(unit: Unit, asked: Asked) -> Answer:
     how: Ended = "whole"
     try:
         if capture.is_capture(unit.paths[0]):
-            header, records = capture.open_capture(unit.paths[0], asked.told)
-            run = _listening(header, asked, digests=True)
-            for record in records:
-                run.take(record)
-            outcome, count = _held(run.result(), asked), run.hearing.records
-            members += run.members()
+            outcome, count = read_capture(unit.paths[0], asked, beside=members)
         else:
             with files.open_recording(*unit.paths) as recording:
                 outcome = read(recording, asked, beside=members)

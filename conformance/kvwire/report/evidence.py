@@ -6,17 +6,15 @@ A result names places; who has the recording too can see them. Everything here i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from kvwire.conclusion.diagnosis.residents import Residents
-from kvwire.conclusion.hearing import of_stream
 from kvwire.conclusion.result import Result
-from kvwire.history.timeline import Gap, build
 from kvwire.judges.verdict import Where
-from kvwire.trace.packed import digest
-from kvwire.trace.records import Record, Trace
+from kvwire.report.course import Course, Courser
+from kvwire.trace.records import Header, Record
 from kvwire.wire.dialect import read
 from kvwire.wire.events import Event
 from kvwire.wire.framing import number_of, split_live, split_replay
@@ -27,8 +25,6 @@ BYTES = 16
 """Bytes in a row of hex."""
 ROWS = 6
 """Rows of hex shown before the byte at which a finding points, and behind its last."""
-COURSE = 240
-"""At most so many points of a stream's course are drawn."""
 EVENTS = 64
 """How many events of the batch at fault are listed."""
 
@@ -74,34 +70,25 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch of a stream: seconds of the run, its number, and how many blocks were resident behind it."""
-
-    after_s: float
-    number: int
-    resident: int
-
-
-class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """The course of a stream: its points, and when numbers fell back (a restart) or were left out (a gap)."""
-
-    stream: str
-    points: tuple[Point, ...]
-    restarts: tuple[float, ...]
-    gaps: tuple[float, ...]
-
-
 class Mismatch(ValueError):
     """The recording is not that of the result; the message says by what it is told."""
 
 
-def held_together(report: Result, trace: Trace) -> None:
-    """See that a recording is that of a result.
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recording shows of a result: evidence by outcome and finding, and the course of each stream."""
+
+    at: Mapping[tuple[int, int], Evidence]
+    courses: tuple[Course, ...] = ()
+
+
+def look(report: Result, header: Header, records: Iterable[Record], digest: Callable[[], str] | None = None) -> Seen:
+    """What a recording shows of its result; its records are taken once, and none is kept but those at findings.
+
+    ``digest`` is asked when they are over, for that of what was recorded; None where it is known whose recording it is.
 
     Raises:
         Mismatch: when target, streams, statement or what was recorded differ.
     """
-    header = trace.header
     for what, mine, theirs in (
         ("target", report.run.target, header.target),
         ("streams", report.run.streams, [stream.name for stream in header.streams]),
@@ -109,20 +96,80 @@ def held_together(report: Result, trace: Trace) -> None:
     ):
         if mine != theirs:
             raise Mismatch(f"the recording is of another run: its {what} is {theirs!r}, that of the result {mine!r}")
-    if report.run.recording_sha256 and report.run.recording_sha256 != digest(trace):
+    places = _Places(report)
+    coursers = {info.name: Courser(info) for info in header.streams}
+    begin: int | None = None
+    for index, record in enumerate(records):
+        begin = record.t_ns if begin is None else begin
+        after_s = (record.t_ns - begin) / 1e9
+        places.take(index, record, after_s)
+        for name in (record.stream,) if record.stream else coursers:
+            if (courser := coursers.get(name)) is not None:
+                courser.take(index, record, after_s)
+    if digest is not None and report.run.recording_sha256 not in ("", digest()):
         raise Mismatch("the recording is of another run: other things were recorded; see `kvwire verify`")
+    courses = (courser.course() for courser in coursers.values())
+    return Seen(at=places.found(), courses=tuple(course for course in courses if course is not None))
 
 
-def evidence(trace: Trace, where: Where) -> Evidence | None:
-    """What the recording shows at a place; None where the place is no record of it."""
-    if where.record is None or where.record >= len(trace.records):
-        return None
-    record = trace.records[where.record]
-    return Evidence(
-        frames=tuple(_frames(record, where)),
-        events=tuple(_events(record)),
-        steps=tuple(_steps(trace.records, where.record)),
-    )
+class _Place:
+    """A record at which findings point, and what is around it."""
+
+    def __init__(self, stream: str, steps: list[Step]) -> None:
+        self.stream = stream
+        self.steps = steps
+        self.missing = AROUND
+
+
+class _Places:
+    """Looks at the records at which findings point, and at those around them; only the last ones are kept."""
+
+    def __init__(self, report: Result) -> None:
+        self._wanted: dict[int, list[tuple[tuple[int, int], Where]]] = {}
+        for at, outcome in enumerate(report.outcomes):
+            for number, finding in enumerate(outcome.findings):
+                if finding.where.record is not None:
+                    self._wanted.setdefault(finding.where.record, []).append(((at, number), finding.where))
+        self._found: list[tuple[tuple[int, int], _Place, tuple[Frame, ...], tuple[str, ...]]] = []
+        self._open: list[_Place] = []
+        self._beside = _Last()
+        """The last records of no stream."""
+        self._before: dict[str, _Last] = {"": self._beside}
+        """By stream, its last records and those of none."""
+
+    def take(self, index: int, record: Record, after_s: float) -> None:
+        """Take the next record."""
+        if not self._wanted:
+            return
+        for place in list(self._open):
+            if record.stream in ("", place.stream):
+                place.steps.append(_step(index, record, after_s))
+                place.missing -= 1
+                if not place.missing:
+                    self._open.remove(place)
+        if (before := self._before.get(record.stream)) is None:
+            before = self._before[record.stream] = _Last(self._beside)
+        if (wheres := self._wanted.get(index)) is not None:
+            steps = [*(_step(*one) for one in before), _step(index, record, after_s, here=True)]
+            place, events = _Place(record.stream, steps), tuple(_events(record))
+            self._open.append(place)
+            self._found += ((key, place, tuple(_frames(record, where)), events) for key, where in wheres)
+        for held in (before,) if record.stream else self._before.values():
+            held.append((index, record, after_s))
+
+    def found(self) -> dict[tuple[int, int], Evidence]:
+        """What was seen, by outcome and finding."""
+        return {
+            key: Evidence(frames=frames, events=events, steps=tuple(place.steps))
+            for key, place, frames, events in self._found
+        }
+
+
+class _Last(deque[tuple[int, Record, float]]):
+    """The last records, with their index and the seconds of the run."""
+
+    def __init__(self, before: Iterable[tuple[int, Record, float]] = ()) -> None:
+        super().__init__(before, AROUND)
 
 
 def _names(record: Record) -> tuple[str, ...]:
@@ -203,25 +250,8 @@ def described(event: Event) -> str:
     return "; ".join(parts)
 
 
-def _steps(records: Sequence[Record], here: int) -> Iterator[Step]:
-    stream, begin = records[here].stream, records[0].t_ns
-    chosen = [here]
-    for step in (-1, 1):
-        at, found = here + step, 0
-        while 0 <= at < len(records) and found < AROUND:
-            if records[at].stream in ("", stream):
-                chosen.append(at)
-                found += 1
-            at += step
-    for index in sorted(chosen):
-        record = records[index]
-        yield Step(
-            record=index,
-            after_s=(record.t_ns - begin) / 1e9,
-            source=record.source,
-            said=_said(record),
-            here=index == here,
-        )
+def _step(index: int, record: Record, after_s: float, *, here: bool = False) -> Step:
+    return Step(record=index, after_s=after_s, source=record.source, said=_said(record), here=here)
 
 
 def _said(record: Record) -> str:
@@ -241,36 +271,3 @@ def _counted(events: Sequence[Event]) -> Iterator[str]:
         counts[event.tag or "(untagged)"] = counts.get(event.tag or "(untagged)", 0) + 1
     for tag, count in counts.items():
         yield tag if count == 1 else f"{count} {tag}"
-
-
-def courses(trace: Trace) -> tuple[Course, ...]:
-    """The course of every declared stream that sent anything."""
-    begin = trace.records[0].t_ns if trace.records else 0
-    found = (_course(trace, info.name, begin) for info in trace.header.streams)
-    return tuple(course for course in found if course.points)
-
-
-def _course(trace: Trace, stream: str, begin: int) -> Course:
-    points: list[Point] = []
-    restarts: list[float] = []
-    gaps: list[float] = []
-    for incarnation in build(of_stream(enumerate(trace.records), stream)).incarnations:
-        residents, lost = Residents(), False
-        for step in incarnation.steps():
-            if isinstance(step, Gap):
-                lost = step.first <= step.last
-                continue
-            after_s = (trace.records[step.record].t_ns - begin) / 1e9
-            if incarnation.index and step is incarnation.batches[0]:
-                restarts.append(after_s)
-            if lost:
-                gaps.append(after_s)
-            lost = False
-            for event in step.reading.events:
-                residents.take(event, step.number)
-            points.append(Point(after_s=after_s, number=step.number, resident=len(residents)))
-    step_by = max(1, len(points) // COURSE)
-    thinned = points[::step_by]
-    if points and thinned[-1] is not points[-1]:
-        thinned.append(points[-1])
-    return Course(stream=stream, points=tuple(thinned), restarts=tuple(restarts), gaps=tuple(gaps))

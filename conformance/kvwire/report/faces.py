@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from rich.console import Console
 
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result
 from kvwire.report.console import render
-from kvwire.report.evidence import courses, evidence, held_together
+from kvwire.report.evidence import Seen
 from kvwire.report.visible import ascii_json, safe
-from kvwire.trace.records import Trace
-
-if TYPE_CHECKING:
-    from kvwire.report.html import Recorded
 
 Format = Literal["console", "html", "junit", "markdown", "json", "github", "badge"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -33,14 +29,13 @@ class FaceError(ValueError):
     """What cannot be shown so; the message says why and what to do."""
 
 
-def face(reports: Sequence[Result], kind: Format, recordings: Sequence[Trace] = (), *, verbose: bool = False) -> bytes:
+def face(reports: Sequence[Result], kind: Format, recordings: Sequence[Seen] = (), *, verbose: bool = False) -> bytes:
     """The bytes of one face, UTF-8.
 
-    ``recordings`` belong to the results, one each, in their order; only ``html`` shows something of them.
+    ``recordings`` is what those of the results show, one each, in their order; only ``html`` shows it.
 
     Raises:
         FaceError: when the face is of one result and there are several.
-        evidence.Mismatch: when a recording is not that of its result.
     """
     if kind in SINGLE and len(reports) != 1:
         raise FaceError(f"--format {kind} is of one result, and there are {len(reports)}; give one at a time")
@@ -55,9 +50,7 @@ def face(reports: Sequence[Result], kind: Format, recordings: Sequence[Trace] = 
         case "html":
             from kvwire.report.html import html
 
-            return html(
-                shown, [_recorded(*pair) for pair in zip(reports, recordings, strict=True)] if recordings else ()
-            ).encode()
+            return html(shown, [_safe(seen) for seen in recordings]).encode()
         case "junit":
             from kvwire.report.junit import junit
 
@@ -84,13 +77,5 @@ def print_to(console: Console, reports: Sequence[Result], *, verbose: bool) -> N
         render(safe(report), console, verbose=verbose)
 
 
-def _recorded(report: Result, trace: Trace) -> Recorded:
-    from kvwire.report.html import Recorded
-
-    held_together(report, trace)
-    found = {}
-    for at, outcome in enumerate(report.outcomes):
-        for number, finding in enumerate(outcome.findings):
-            if (seen := evidence(trace, finding.where)) is not None:
-                found[at, number] = safe(seen)
-    return Recorded(at=found, courses=tuple(map(safe, courses(trace))))
+def _safe(seen: Seen) -> Seen:
+    return Seen(at={key: safe(shown) for key, shown in seen.at.items()}, courses=tuple(map(safe, seen.courses)))

@@ -18,7 +18,8 @@ from kvwire.conclusion.result import Result
 from kvwire.conclusion.untried import Why
 from kvwire.judges.verdict import Exit, Finding, Verdict
 from kvwire.report.console import MARKS, WORST, place
-from kvwire.report.evidence import Course, Evidence
+from kvwire.report.course import Course
+from kvwire.report.evidence import Evidence, Seen
 from kvwire.report.grouping import broken, opened
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
@@ -112,14 +113,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     pictures: tuple[Picture, ...]
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recording adds to a result: evidence by place, and the courses of its streams."""
-
-    at: dict[tuple[int, int], Evidence]
-    courses: tuple[Course, ...]
-
-
-NOTHING = Recorded(at={}, courses=())
+NOTHING = Seen(at={})
 
 
 @functools.cache
@@ -133,7 +127,7 @@ def _environment() -> Environment:
     )
 
 
-def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
+def html(reports: Sequence[Result], recorded: Sequence[Seen] = ()) -> str:
     """The page of one result, or of several with a matrix in front; equal input gives equal bytes.
 
     ``recorded`` has for each result what its recording shows; ``at`` is keyed by (outcome, finding) of the result.
@@ -149,7 +143,7 @@ def html(reports: Sequence[Result], recorded: Sequence[Recorded] = ()) -> str:
     )
 
 
-def _page(key: str, report: Result, recorded: Recorded) -> Page:
+def _page(key: str, report: Result, recorded: Seen) -> Page:
     summary = report.summary
     sentences = tuple(_sentences(report, recorded))
     counts = Counter(sentence.verdict for sentence in sentences)
@@ -182,7 +176,7 @@ def _tone(report: Result) -> str:
     return "open" if summary.exit != Exit.CONFORMANT or summary.no_claim or summary.conclusive_missing else "good"
 
 
-def _sentences(report: Result, recorded: Recorded) -> Iterator[Sentence]:
+def _sentences(report: Result, recorded: Seen) -> Iterator[Sentence]:
     grouped: dict[str, list[tuple[int, result.Outcome]]] = {}
     for at, outcome in enumerate(report.outcomes):
         if outcome.why is not Why.PROFILE:
@@ -205,7 +199,7 @@ def _sentences(report: Result, recorded: Recorded) -> Iterator[Sentence]:
         )
 
 
-def _one(at: int, outcome: result.Outcome, report: Result, recorded: Recorded) -> One:
+def _one(at: int, outcome: result.Outcome, report: Result, recorded: Seen) -> One:
     count = f"×{outcome.witnesses}" if outcome.verdict is Verdict.PASS else ""
     if outcome.violations:
         count = f"{outcome.violations} of {counted(outcome.witnesses, 'occasions')}"

@@ -23,6 +23,7 @@ from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.lookup import lookup
 from kvwire.conclusion.doctor import diagnose
 from kvwire.recordings import scrub as scrubbing
+from kvwire.report.evidence import look
 from kvwire.report.faces import FORMATS, Format, face
 from kvwire.selftest.fuzz import seeds
 from kvwire.selftest.fuzz.mutation import Mutate, any_bytes, json_lines, toml
@@ -83,7 +84,7 @@ def _judged(trace: Trace) -> None:
     result.parse(result.dump(concluded))
     chosen = zlib.crc32(repr(trace.records[-1:]).encode(errors="replace")) + len(trace.records)
     if (at := chosen % SHOWN) < len(FACES):
-        face([concluded], FACES[at], [trace] if FACES[at] == "html" else ())
+        face([concluded], FACES[at], [look(concluded, trace.header, trace.records)] if FACES[at] == "html" else ())
     elif at < SHOWN - 2:
         diagnose([("t", trace)])
     else:
