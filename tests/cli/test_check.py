@@ -220,15 +220,24 @@ def await_handler(pid: int, number: signal.Signals, bound_s: float = 20.0) -> No
         time.sleep(0.05)
 
 
+def await_bytes(path: Path, bound_s: float = 60.0) -> None:
+    """Wait until something is in a file."""
+    end = time.monotonic() + bound_s
+    while not (path.exists() and path.stat().st_size):
+        assert time.monotonic() < end, f"{path} stays empty"
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_found(tmp_path: Path, served: str, number: signal.Signals) -> None:
     found, recording = tmp_path / "found.json", tmp_path / "run.kvtrace"
     command = (*KVWIRE, "check", served, "--for", "60", "--json", str(found), "--record", str(recording))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         await_handler(process.pid, number)
+        await_bytes(recording)  # before its first record there is nothing to keep
         time.sleep(1.5)  # somewhere in the middle: any moment must do
         process.send_signal(number)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == Exit.INTERRUPTED
     assert "interrupted" in out
     summary = json.loads(found.read_text().splitlines()[-1])

@@ -8,17 +8,19 @@ import click
 
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
-from kvwire.standard import drift, registry
+from kvwire.standard import drift, registry, sources
 from kvwire.standard.prose import Problem
 
 
-def _folder() -> Path:
+def _folder(*, built: bool = True) -> Path:
     folder = drift.checkout()
     if folder is None:
         raise click.UsageError(
             "this kvwire is an installed copy and its standard read-only: run `kvwire spec` in a checkout, installed "
             "with `python -m pip install --editable .`"
         )
+    if problems := list(sources.unreadable(folder, built=built)):
+        _end(problems, "")
     return folder
 
 
@@ -53,7 +55,7 @@ def spec() -> None:
 @spec.command()
 def build() -> None:
     """Write the registry, the lock file and the ceiling of pending ids."""
-    _end(drift.build(_folder(), _code()), "spec: built")
+    _end(drift.build(_folder(built=False), _code()), "spec: built")
 
 
 @spec.command()

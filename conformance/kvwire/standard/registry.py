@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from kvwire.standard import resources
+from kvwire.standard import reading, resources
 
 Level = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY"]
 Binds = Literal["publisher", "consumer", "replay-client"]
@@ -162,10 +162,22 @@ class Registry:
         return tuple(r for r in self.requirements if r.binds == who)
 
 
+_FILE, _PROFILE = msgspec.json.Decoder(_File), msgspec.json.Decoder(ProfileFile)
+
+
+def decoded(raw: bytes) -> Registry:
+    """The registry that a file holds.
+
+    Raises:
+        msgspec.MsgspecError: when it is none.
+    """
+    file = reading.json(_FILE.decode, raw)
+    return Registry(file.edition, file.requirements)
+
+
 def read(path: Path) -> Registry:
     """Read a registry file."""
-    file = msgspec.json.decode(path.read_bytes(), type=_File)
-    return Registry(file.edition, file.requirements)
+    return decoded(path.read_bytes())
 
 
 def dump(edition: str, requirements: tuple[Requirement, ...]) -> bytes:
@@ -239,7 +251,16 @@ def resolve(name: str, files: Mapping[str, ProfileFile]) -> Profile:
 def _files() -> dict[str, ProfileFile]:
     """The profiles of this edition as their files say them."""
     paths = sorted((resources.spec() / "profiles").glob("*.json"))
-    return {path.stem: msgspec.json.decode(path.read_bytes(), type=ProfileFile) for path in paths}
+    return {path.stem: profile_of(path.read_bytes()) for path in paths}
+
+
+def profile_of(raw: bytes) -> ProfileFile:
+    """The profile that a file holds.
+
+    Raises:
+        msgspec.MsgspecError: when it is none.
+    """
+    return reading.json(_PROFILE.decode, raw)
 
 
 def profiles() -> tuple[str, ...]:
