@@ -294,14 +294,14 @@ def _explain(text: str, asked: Asked) -> Exit:
 @click.option("--tokens", required=True, help="Ids, or digests of 64 hex digits.")
 @click.option("--block-size", type=Whole(min=1), metavar="N", help="Tokens of a block (--explain: usual ones).")
 @click.option("--explain", "number", metavar="HASH", help="Which function, mistake and inputs give it.")
-@click.option("--lora-id", type=Whole(), help="LoRA id of the reuse scope, 0…2^64−1.")
+@click.option("--lora-id", type=Whole(min=0, max=2**64 - 1), help="LoRA id of the reuse scope.")
 @click.option("--salt", help="Cache salt as text; SHA-256 makes its id.")
-@click.option("--salt-id", type=Whole(), help="Cache salt as an id, 0…2^64−1.")
+@click.option("--salt-id", type=Whole(min=0, max=2**64 - 1), help="Cache salt as an id.")
 @click.option("--lora-name", help="LoRA name of the scope, for vLLM's functions.")
 @click.option("--seed", help="PYTHONHASHSEED, for vLLM's functions.")
 @click.option("--extra-keys", help="JSON, keys of each block, for vLLM's functions.")
 @click.option("--mm", multiple=True, metavar="BLOCK:DIGEST@OFFSET", help="A multimodal item (v1); repeatable.")
-@click.option("--parent", type=Whole(), help="64-bit hash of the block before (v1, Dynamo).")
+@click.option("--parent", type=Whole(min=-(2**63), max=2**64 - 1), help="64-bit hash of the block before (v1, Dynamo).")
 @click.option("--parent-key", help="Key of the block before (others), 64 hex digits.")
 def hash_command(
     algorithm: str | None,

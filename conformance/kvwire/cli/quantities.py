@@ -14,12 +14,24 @@ LOOPBACK = "127.0.0.1"
 PORT_MAX = 65535
 
 
+POWERS = {2**bits - less: f"2^{bits}" + ("−1" if less else "") for bits in (31, 32, 63, 64) for less in (0, 1)}
+"""Numbers that help writes as powers."""
+
 YEARS_S = 10 * 366 * SECONDS["d"]
 """The longest time that can be asked for."""
 
 
 class Whole(click.IntRange):
     """An integer in decimal ASCII digits; Python would take ``1_0`` and the digits of any script."""
+
+    name = "integer"
+
+    def _describe_range(self) -> str:
+        """The range, for help: none where there is none, and powers of two as such."""
+        if self.min is None and self.max is None:
+            return ""
+        text = super()._describe_range()
+        return re.sub(r"\d{10,}", lambda found: POWERS.get(int(found[0]), found[0]), text)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The integer."""
@@ -36,6 +48,9 @@ class Seconds(click.FloatRange):
 
     def __init__(self, min: float) -> None:  # noqa: A002 - as click has it
         super().__init__(min=min, max=YEARS_S)
+
+    def _describe_range(self) -> str:
+        return f"x>={self.min:g}"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds."""

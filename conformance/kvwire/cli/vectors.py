@@ -12,7 +12,7 @@ import msgspec
 from kvwire.cli.quantities import Seconds
 from kvwire.cli.screen import say, say_json
 from kvwire.judges.verdict import Exit
-from kvwire.standard import resources
+from kvwire.standard import reading, resources
 from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import access, asking, copying, manifest
 from kvwire.vectors.filtering import Outcome, ask
@@ -131,7 +131,7 @@ def _checked_copy(target: Path, source: Path) -> int:
 def _file(folder: Path, path: str) -> AnyFile:
     """A file of tests that the manifest lists."""
     try:
-        return access.decode((folder / path).read_bytes())
+        return access.decode(reading.content(folder / path, reading.RESULT_BYTES))
     except (OSError, msgspec.MsgspecError, UnknownNameError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         say(f"vectors: {folder / path}: {why}; copy the vectors again", err=True)

@@ -78,7 +78,7 @@ def differing(source: Path, target: Path) -> list[str]:
             found.append(f"{entry.path}: not in this edition any more")
         elif not here.is_file():
             found.append(f"{entry.path}: missing")
-        elif here.read_bytes() != there.read_bytes():
+        elif here.stat().st_size != there.stat().st_size or here.read_bytes() != there.read_bytes():
             found.append(f"{entry.path}: other bytes")
     return found
 

@@ -76,7 +76,7 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / NAME
     try:
-        manifest = reading.json(_manifest.decode, path.read_bytes())
+        manifest = reading.json(_manifest.decode, reading.content(path, reading.RESULT_BYTES))
     except FileNotFoundError:
         raise DamageError(f"{path}: there is no manifest here; name a folder of kvwire vectors") from None
     except OSError as error:
@@ -101,6 +101,12 @@ def damage(folder: Path) -> list[str]:
         path = folder / entry.path
         if not path.is_file():
             found.append(f"{entry.path}: the file is missing")
-        elif (digest := hashlib.sha256(path.read_bytes()).hexdigest()) != entry.sha256:
+            continue
+        try:
+            digest = hashlib.sha256(reading.content(path, reading.RESULT_BYTES)).hexdigest()
+        except OSError as error:
+            found.append(f"{entry.path}: {error.strerror}")
+            continue
+        if digest != entry.sha256:
             found.append(f"{entry.path}: its sha256 is {digest}, the manifest says {entry.sha256}")
     return found

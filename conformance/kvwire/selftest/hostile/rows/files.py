@@ -101,6 +101,13 @@ def _keys(path: Path) -> None:
     path.write_text("".join(f"[a{'.b' * 200}{number}]\n" for number in range(2_000)), encoding="utf-8")
 
 
+def _sparse(folder: Path) -> Path:
+    manifest = folder / "MANIFEST.json"
+    manifest.touch()
+    os.truncate(manifest, 20 * 10**9)
+    return folder
+
+
 def _of(name: str, make: Made, *before: str) -> Callable[[Bench], Ran]:
     def run(bench: Bench) -> Ran:
         path = bench.folder / name
@@ -129,6 +136,7 @@ def _attack(
 
 
 SPECIAL = "no regular file"
+LONG = ("--tokens", ",".join(["7"] * 60_000))
 ATTACKS = (
     _attack("judge-dev-zero", "`judge /dev/zero`", SPECIAL, _plain("judge", "/dev/zero"), quick=True),
     _attack("judge-fifo", "a FIFO that never speaks", SPECIAL, _of("f.kvtrace", os.mkfifo, "judge"), quick=True),
@@ -156,6 +164,30 @@ ATTACKS = (
     _attack("report-long", "a result of 70 MB", "longer than", _of("r.json", _long('{"kind":"x"}\n'), "report")),
     _attack(
         "lookup-zero", "`lookup --tokens @/dev/zero`", SPECIAL, _plain("lookup", "/dev/null", "--tokens", "@/dev/zero")
+    ),
+    _attack(
+        "hash-long",
+        "60,000 tokens, a block each",
+        "",
+        _plain("hash", "v1_block_key", *LONG, "--block-size", "1"),
+        exits=(Exit.CONFORMANT,),
+        on="argument",
+    ),
+    _attack(
+        "hash-explain",
+        "`hash --explain` of 60,000 tokens",
+        "",
+        _plain("hash", "--explain", "9", *LONG),
+        exits=(Exit.NOT_CONFORMANT,),
+        on="argument",
+        seconds=90,
+    ),
+    _attack(
+        "vectors-sparse",
+        "vectors whose manifest is 20 GB of zeros",
+        "longer than",
+        lambda bench: bench.kvwire("vectors", "verify", "--vectors", _sparse(bench.folder), "--", "cat"),
+        exits=(Exit.USAGE, Exit.ERROR),
     ),
     _attack(
         "statement-zero",
