@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Import the command line and run it. Who ends that in its first second loses nothing, and sees no traceback."""
-    waiting = (signal.SIGINT, signal.SIGTERM)
+    waiting = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in waiting}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:

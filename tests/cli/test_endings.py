@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.test_check import await_handler
+from tests.cli.test_check import await_bytes, await_handler
 from tests.kit.checked import KVWIRE, kvwire
 
 from kvwire.attack.endings import Endings
@@ -25,7 +27,7 @@ def signalled(phase: str, times: int, number: str, *arguments: str) -> subproces
 
 
 @pytest.mark.network
-@pytest.mark.parametrize(("times", "number"), [(1, "SIGTERM"), (2, "SIGINT")])
+@pytest.mark.parametrize(("times", "number"), [(1, "SIGTERM"), (2, "SIGINT"), (1, "SIGHUP")])
 @pytest.mark.parametrize("phase", ["start", "probes", "closing", "judging", "reporting"])
 def test_a_signal_loses_nothing_in_whatever_phase(tmp_path: Path, phase: str, times: int, number: str) -> None:
     found, recording = tmp_path / "found.json", tmp_path / "run.kvtrace"
@@ -42,7 +44,22 @@ def test_a_signal_loses_nothing_in_whatever_phase(tmp_path: Path, phase: str, ti
         assert "once more ends at once" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.network
+def test_a_terminal_that_is_closed_takes_nothing_with_it(tmp_path: Path) -> None:
+    found, recording = tmp_path / "found.json", tmp_path / "run.kvtrace"
+    command = (*KVWIRE, "check", "reference:", "--only", "ENV", "--json", str(found), "--record", str(recording))
+    child, terminal = pty.fork()
+    if not child:
+        os.execvp(command[0], command)
+    await_bytes(recording)
+    os.close(terminal)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (Exit.INTERRUPTED, Exit.ERROR), "what is printed has no place to go"
+    assert json.loads(found.read_bytes().splitlines()[-1])["interrupted"] is True
+    assert kvwire("judge", str(recording), "--quiet").returncode == Exit.INTERRUPTED
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_all_is_imported_ends_without_a_traceback(number: signal.Signals) -> None:
     process = subprocess.Popen((*KVWIRE, "check", "reference:"), stderr=subprocess.PIPE, text=True)
     await_handler(process.pid, signal.SIGTERM)  # ours is there, and most imports are still to come

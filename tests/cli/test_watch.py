@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.kit.checked import KVWIRE, kvwire
 from tests.kit.stories import END_MARKER, cleared, payload, stored
 
+from kvwire.judges.verdict import Exit
 from kvwire.wire.framing import number_of
 
 pytestmark = pytest.mark.network
@@ -231,6 +232,26 @@ def test_one_that_is_interrupted_ends_in_good_order(watch: Start, publisher: Pub
     publisher.heard(watching)
     assert watching.end(signal.SIGINT) == 0
     assert watching.kinds()[-1] == "summary"
+
+
+def test_one_whose_reader_leaves_ends_and_keeps_its_result(publisher: Publisher, tmp_path: Path) -> None:
+    result = tmp_path / "result.ndjson"
+    words = [*KVWIRE, "watch", f"zmq:{publisher.endpoint}", "--json", "--result", str(result)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["what"] == "connected"
+        process.stdout.close()
+        ends = time.monotonic() + BOUND_S
+        while process.poll() is None and time.monotonic() < ends:
+            publisher.send(4)
+            publisher.number += 1  # a hole, of which a line would tell
+            time.sleep(0.1)
+        code = process.poll()
+        said = process.stderr.read() if process.stderr is not None and code is not None else b""
+        process.kill()
+    assert code in (Exit.ERROR, Exit.NOT_CONFORMANT)
+    assert b"Traceback" not in said
+    assert json.loads(result.read_bytes().splitlines()[-1])["kind"] == "summary"
 
 
 def test_a_publisher_that_was_never_there_is_an_error_that_names_it(watch: Start, room: Path) -> None:

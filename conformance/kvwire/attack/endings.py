@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The last one comes when the terminal is closed, or a connection to it is lost."""
 
 
 class Endings:
-    """Inside, SIGINT and SIGTERM are counted, and one of them raises ``KeyboardInterrupt``.
+    """Inside, SIGINT, SIGTERM and SIGHUP are counted, and one of them raises ``KeyboardInterrupt``.
 
     So many before it are only noted, and what is under way comes to its end; so are those behind it, and all of them
     once it was held. ``said`` is printed when the first one is noted. Works in the main thread, and says nothing
@@ -49,4 +51,5 @@ class Endings:
         if not self._held and len(self.told) == self._patience + 1:
             raise KeyboardInterrupt
         if self._said and len(self.told) == 1:
-            os.write(2, self._said.encode())
+            with suppress(OSError):  # the terminal is gone
+                os.write(2, self._said.encode())

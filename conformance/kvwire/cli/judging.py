@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 from rich.status import Status
 
 from kvwire.cli.baseline import expectations, today
 from kvwire.cli.quantities import Size
-from kvwire.cli.screen import say, screen, writable, wrote
+from kvwire.cli.screen import aside, say, screen, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Result
 from kvwire.conclusion.summary import Wanted
@@ -154,7 +153,7 @@ class Progress:
 @contextlib.contextmanager
 def progressing() -> Iterator[Progress]:
     """What is being done, while it is."""
-    console = Console(stderr=True)
+    console = aside()
     if not console.is_terminal:
         yield Progress(None)
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from kvwire.attack.endings import SIGNALS
 from kvwire.cli.credentials import KEYS, serving
 from kvwire.cli.quantities import Seconds, Whole
 from kvwire.cli.screen import Screen, say, say_json, wrote
@@ -88,7 +89,7 @@ def serve(
         nonlocal stopping
         stopping = True
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
     engine = CacheEngine(publisher, CacheConfig(block_size=block_size, capacity=capacity, algorithm=algorithm))
     where = f"zmq:{publisher.endpoint}?topic={topic}" + (
         f"&replay={publisher.replay_endpoint}" if publisher.replay_endpoint else ""

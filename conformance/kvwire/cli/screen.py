@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 import click
 import msgspec
@@ -34,9 +34,33 @@ def screen() -> Console:
     return Screen(soft_wrap=False, highlight=False, width=COLUMNS)
 
 
+def aside() -> Console:
+    """Standard error, for progress."""
+    return Console(file=cast("IO[str]", Lossy()))
+
+
 def say(text: str, *, err: bool = False) -> None:
-    """One line, in which a terminal obeys nothing."""
-    click.echo(visible(text), err=err)
+    """One line, in which a terminal obeys nothing. Standard error that takes nothing more is no reason to end."""
+    with contextlib.suppress(*([OSError] if err else [])):
+        click.echo(visible(text), err=err)
+
+
+class Lossy:
+    """Standard error, for what is worth nothing when nobody sees it: its terminal may be closed in the middle."""
+
+    def write(self, text: str) -> int:
+        """Write as far as it goes."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
 
 
 def say_json(value: object) -> None:

@@ -66,7 +66,7 @@ def watch_command(
 
     It only listens. Publishers and networks may go and come back. A line tells what is new: of each sentence and stream
     the first three findings, then a count an hour. /healthz is 200 while every stream is heard within its own rhythm.
-    Ctrl-C and SIGTERM end it in good order.
+    Ctrl-C, SIGTERM, a closed terminal and a reader that leaves end it in good order.
 
     Exit codes are those of `kvwire check`; of several targets the first of 1, 4, 3, 0 that one of them has.
     """
@@ -81,7 +81,8 @@ def watch_command(
         raise click.UsageError(str(error)) from None
     if result is not None:
         writable(result, "--result")
-    lines = Lines(lambda said: _write(said, as_json=as_json), time.monotonic())
+    out = _Out(as_json=as_json)
+    lines = Lines(out.write, time.monotonic())
     wanted = Wanted(only=only, strict=strict, allow_inconclusive=allow_inconclusive)
     with contextlib.ExitStack() as stack:
         serving = None if place is None else _serving(*place)
@@ -99,10 +100,10 @@ def watch_command(
             curve=curve,
             show=lambda now, streams, violations: _show(serving, now, streams, violations),
         )
-        failed = watch.run(lambda: bool(endings.told), seconds)
+        failed = watch.run(lambda: bool(endings.told) or out.gone, seconds)
         for why in failed:
             say(f"kvwire: {why}", err=True)
-        return _finish(watch.results(), lines, result, failed=bool(failed))
+        return _finish(watch.results(), lines, result, failed=bool(failed) or (out.gone and not endings.told))
 
 
 def _listened(text: str) -> ListenTarget:
@@ -115,8 +116,21 @@ def _listened(text: str) -> ListenTarget:
     return target
 
 
-def _write(said: Line, *, as_json: bool) -> None:
-    click.echo(said.json if as_json else said.words)
+class _Out:
+    """Standard output. When its reader has left, or its terminal is closed, the watch ends in good order."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.gone = False
+        self._as_json = as_json
+
+    def write(self, said: Line) -> None:
+        """A line, as far as there is somebody to read it."""
+        if self.gone:
+            return
+        try:
+            click.echo(said.json if self._as_json else said.words)
+        except OSError:
+            self.gone = True
 
 
 def _serving(host: str, port: int) -> Serving:

@@ -170,7 +170,7 @@ SIGNALS = (
         for number in (signal.SIGINT, signal.SIGTERM)
     ),
     _signal("sigkill-probes", "SIGKILL while probes run", _killed, (-9,)),
-    _signal("sighup-probes", "SIGHUP while probes run", _signalled(_in_probes, signal.SIGHUP, 1, *STORED), (-1, 130)),
+    _signal("sighup-probes", "SIGHUP while probes run", _signalled(_in_probes, signal.SIGHUP, 1, *RECORDS), (130,)),
 )
 
 
