@@ -1,9 +1,9 @@
-"""One harness that hears 32 ranks.
+"""One harness that judges 32 ranks while it hears them.
 
 The ranks publish 2,000 batches a second together, four blocks of 16 tokens each; two witness processes subscribe to all
-of them, and hand over what they hear to the harness, which records it. Lost is what a witness did not hand over, from
-the first batch that both have of a rank on. The shares are of one core, of each process while it lasts; *at once* are
-as many batches as come in two seconds, published as fast as one process can.
+of them, and hand over what they hear to the harness, in which every passive judge judges it as it comes. Lost is what a
+witness did not hand over, from the first batch that both have of a rank on. The shares are of one core, of each process
+while it lasts; *at once* are as many batches as come in two seconds, published as fast as one process can.
 """
 
 import os
@@ -19,14 +19,19 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks.rows import Effort, Row
-from benchmarks.sending import Fleet
+from benchmarks.sending import TOPIC, Fleet
 from kvwire.attack.witness import Recorder
+from kvwire.conclusion.watching import Watcher
+from kvwire.judges.verdict import Verdict
+from kvwire.report.faces import face
 from kvwire.standard.statement import Stream
-from kvwire.trace.records import LIVE
+from kvwire.trace.records import FORMAT, LIVE, Header, Record, StreamInfo
 
 RANKS = 32
 RATE = 2000
-SECONDS = 60.0
+SECONDS = 600.0
+SCREEN = 60
+"""Lines of a terminal."""
 AT_ONCE_RATE = 1e9
 CONNECTING_S = 30.0
 QUIET_S = 1.0
@@ -34,21 +39,52 @@ ROOT = Path(__file__).parents[1]
 
 
 class Heard(NamedTuple):
-    """What became of a run: `lost` of `due` messages, seconds of CPU time over `seconds`, by process."""
+    """What became of a run: `lost` of `due` messages, seconds of CPU time over `seconds`, by process; how many times a
+    sentence was broken, and the `lines` of the report.
+    """
 
     due: int
     lost: int
     seconds: float
     harness: float
     witness: float
+    broken: int = 0
+    lines: int = 0
+
+
+class Judging:
+    """Judges records as they come, and keeps none (a ``Sink``)."""
+
+    failed: str | None = None
+
+    def __init__(self, streams: list[Stream]) -> None:
+        infos = tuple(StreamInfo(name=one.name, endpoint=one.endpoint, topic=TOPIC) for one in streams)
+        self.watcher = Watcher(
+            Header(trace=FORMAT, edition="1", target="zmq:fleet", level="passive", streams=infos), digests=False
+        )
+
+    def begin(self, header: Header) -> None:
+        """Its header is known."""
+
+    def add(self, record: Record) -> None:
+        """The next record."""
+        self.watcher.take(record)
+
+    def push(self) -> None:
+        """Everything was judged as it came."""
+
+    def end(self, *, interrupted: bool = False, header: Header | None = None) -> None:
+        """The records are over."""
 
 
 def rows(effort: Effort) -> Iterator[Row]:
-    """Measure; a run at the pace takes a minute, so that there is one of it, and several at once."""
+    """Measure; a run at the pace takes ten minutes, so that there is one of it, and several at once."""
     seconds = 1.0 if effort.quick else SECONDS
     paced = hear(Fleet("", RANKS, RATE, seconds))
     about = f"{paced.due:,} messages, {seconds:g} s"
     yield Row(name="lost", against=about, values=(paced.lost,), unit="messages", at_most=0)
+    yield Row(name="sentences broken", values=(paced.broken,), unit="occasions", at_most=0)
+    yield Row(name="the report", values=(paced.lines,), unit="lines", at_most=SCREEN)
     yield Row(name="the harness", against="a core", values=(100 * paced.harness / paced.seconds,), unit="%")
     yield Row(name="a witness", against="a core", values=(100 * paced.witness / paced.seconds,), unit="%")
     burst = [hear(Fleet("", RANKS, AT_ONCE_RATE, 2 * RATE / AT_ONCE_RATE)) for _ in range(effort.repetitions)]
@@ -65,16 +101,20 @@ def hear(fleet: Fleet) -> Heard:
             Stream(name=f"rank-{rank}", endpoint=fleet.endpoint + (f"_dp{rank}" if rank else ""))
             for rank in range(fleet.ranks)
         ]
-        recorder = Recorder()
+        judging = Judging(streams)
+        recorder = Recorder(sink=judging, keep=False)
         with _sending(fleet) as sender:
             assert sender.stdin is not None
             assert sender.stdout is not None
             try:
                 recorder.watch(streams)
                 _prime(recorder, streams, sender)
-                return _recorded(recorder, streams, sender)
+                heard = _recorded(recorder, streams, sender)
             finally:
                 recorder.close()
+        result = judging.watcher.result()
+        broken = sum(one.violations for one in result.outcomes if one.verdict in (Verdict.FAIL, Verdict.WARN))
+        return heard._replace(broken=broken, lines=face([result], "console").count(b"\n"))
 
 
 def _prime(recorder: Recorder, streams: list[Stream], sender: subprocess.Popen[bytes]) -> None:

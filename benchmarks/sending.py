@@ -11,12 +11,17 @@ from contextlib import ExitStack
 
 import msgspec
 
+from kvwire_reference import hashing
 from kvwire_reference.publisher import PublisherConfig, ZmqPublisher
-from kvwire_reference.wire import Batch, BlockStored
+from kvwire_reference.wire import Batch, BlockRemoved, BlockStored, Event
 
 BLOCK_SIZE = 16
 BLOCKS = 4
 """Of each batch: what vLLM sends for 64 tokens."""
+TOPIC = "kv-events"
+FUNCTION = "v2_sha256_64/u32"
+CYCLE, RESIDENT = 256, 64
+"""So many chains are stored in turn; so many of them are resident."""
 TICK_S = 0.002
 
 
@@ -35,7 +40,9 @@ def main() -> None:
     with ExitStack() as stack:
         publishers = [
             stack.enter_context(
-                ZmqPublisher(PublisherConfig(endpoint=fleet.endpoint, rank=rank, world_size=fleet.ranks, ring=100))
+                ZmqPublisher(
+                    PublisherConfig(endpoint=fleet.endpoint, topic=TOPIC, rank=rank, world_size=fleet.ranks, ring=100)
+                )
             )
             for rank in range(fleet.ranks)
         ]
@@ -49,25 +56,41 @@ def main() -> None:
 
 
 def _publish(fleet: Fleet, publishers: list[ZmqPublisher]) -> None:
-    chance = random.Random(0)
-    events = [_stored(chance) for _ in range(256)]
+    first, then = _cycle()
     begin = time.monotonic()
     for number in range(round(fleet.rate * fleet.seconds)):
         while number >= fleet.rate * (time.monotonic() - begin):
             time.sleep(TICK_S)
-        rank = number % fleet.ranks
-        publishers[rank].publish(Batch(time.time(), (events[number % len(events)],), rank))
+        turn, rank = divmod(number, fleet.ranks)
+        events = first[turn] if turn < RESIDENT else then[turn % CYCLE]
+        publishers[rank].publish(Batch(time.time(), events, rank))
+
+
+def _cycle() -> tuple[list[tuple[Event, ...]], list[tuple[Event, ...]]]:
+    """What a rank says first, and then in turn: each batch stores a chain, and removes the one before the last few."""
+    chance = random.Random(0)
+    stored = [_stored(chance) for _ in range(CYCLE)]
+    removed = [BlockRemoved(block_hashes=one.block_hashes, medium="GPU", hash_algo=FUNCTION) for one in stored]
+    return [(one,) for one in stored], [(removed[at - RESIDENT], stored[at]) for at in range(CYCLE)]
 
 
 def _stored(chance: random.Random) -> BlockStored:
+    tokens = chance.choices(range(100_000), k=BLOCKS * BLOCK_SIZE)
+    function = hashing.candidates(FUNCTION)[0]
+    state, hashes = function.root(), []
+    for at in range(0, len(tokens), BLOCK_SIZE):
+        state = function.next(state, tokens[at : at + BLOCK_SIZE])
+        assert state.hash is not None
+        hashes.append(hashing.signed(state.hash))
     return BlockStored(
-        block_hashes=tuple(chance.getrandbits(63) for _ in range(BLOCKS)),
+        block_hashes=tuple(hashes),
         parent_block_hash=None,
-        token_ids=tuple(chance.choices(range(100_000), k=BLOCKS * BLOCK_SIZE)),
+        token_ids=tuple(tokens),
         block_size=BLOCK_SIZE,
         lora_id=None,
         medium="GPU",
         lora_name=None,
+        hash_algo=FUNCTION,
     )
 
 

@@ -18,6 +18,8 @@ def test_every_batch_of_every_rank_is_due_from_both_witnesses() -> None:
     heard = reception.hear(Fleet("", ranks=3, rate=600, seconds=0.5))
     assert (heard.due, heard.lost) == (600, 0)
     assert heard.seconds > 0
+    assert heard.broken == 0, "what the ranks say is as it should be"
+    assert 0 < heard.lines <= reception.SCREEN
 
 
 def test_what_a_witness_does_not_hand_over_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
