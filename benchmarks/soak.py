@@ -11,6 +11,8 @@ and then. `page` writes what came of it between the marks of a page.
 import argparse
 import contextlib
 import csv
+import itertools
+import math
 import os
 import random
 import re
@@ -38,6 +40,8 @@ SAMPLE_S = 10.0
 WARM_S = 600.0
 """Until then what is remembered fills up; a third of the run, where it is shorter."""
 FIELDS = ("seconds", "rss_mb", "witnesses_mb", "cpu_s", "batches", "missing", "incarnations", "violations", "lag_ms")
+LEFT, TOP, WIDTH, HEIGHT = 64, 16, 720, 240
+"""Of the picture, in units of its view box."""
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 
 
@@ -206,12 +210,50 @@ def page(path: Path, markdown: Path) -> None:
         samples = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(text)]
     about = path.with_suffix(".txt")
     on = about.read_text(encoding="utf-8").strip() if about.exists() else "not at its end yet"
-    lines = [BEGIN, "", *_table(samples), "", f"{on}.", "", END]
+    picture = markdown.parent / "img" / "watch-memory.svg"
+    picture.parent.mkdir(exist_ok=True)
+    picture.write_text(drawn(samples), encoding="utf-8")
+    shown = f"![Memory of the watch, and of its witnesses, over the run](img/{picture.name})"
+    lines = [BEGIN, "", *_table(samples), "", shown, "", f"{on}.", "", END]
     before = markdown.read_text(encoding="utf-8")
     marked = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     if not marked.search(before):
         raise SystemExit(f"{markdown}: there is no {BEGIN} … {END} in it")
     markdown.write_text(marked.sub(lambda _: "\n".join(lines), before), encoding="utf-8")
+
+
+def drawn(samples: Sequence[dict[str, float]]) -> str:
+    """Memory over time, as SVG: that of the watch, that of its witnesses, and when a publisher began anew."""
+    last, most = samples[-1]["seconds"], max(one["rss_mb"] for one in samples)
+    top = 100 * math.ceil(most / 100)
+
+    def at(seconds: float, memory_mb: float) -> str:
+        return f"{LEFT + WIDTH * seconds / last:.1f},{TOP + HEIGHT * (1 - memory_mb / top):.1f}"
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {TOP + HEIGHT + 40}" role="img">',
+        "<title>Memory of a watch over a run</title>",
+        '<rect width="100%" height="100%" fill="#fff"/><g font-family="sans-serif" font-size="12" fill="#333">',
+    ]
+    for memory in range(0, top + 1, 100 if top <= 1000 else 500):
+        x, y = at(0, memory).split(",")
+        parts.append(f'<path d="M{x} {y}h{WIDTH}" stroke="#ddd"/><text x="{LEFT - 6}" y="{y}" ')
+        parts.append(f'text-anchor="end" dominant-baseline="middle">{memory} MB</text>')
+    for minute in range(0, int(last / 60) + 1, 10):
+        x, y = at(60 * minute, 0).split(",")
+        parts.append(f'<text x="{x}" y="{float(y) + 18:.1f}" text-anchor="middle">{minute} min</text>')
+    for before, one in itertools.pairwise(samples):
+        if one["incarnations"] > before["incarnations"]:
+            x, y = at(one["seconds"], 0).split(",")
+            parts.append(f'<path d="M{x} {y}v-6" stroke="#333"/>')
+    for name, colour, what in (("rss_mb", "#06c", "the watch"), ("witnesses_mb", "#c60", "its witnesses together")):
+        line = " ".join(at(one["seconds"], one[name]) for one in samples)
+        x, y = at(last, samples[-1][name]).split(",")
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        parts.append(f'<text x="{x}" y="{float(y) - 8:.1f}" text-anchor="end" fill="{colour}">{what}</text>')
+    caption = "marks below: a publisher was killed and began anew"
+    parts.append(f'<text x="{LEFT}" y="{TOP + HEIGHT + 36}">{caption}</text></g></svg>')
+    return "\n".join(parts) + "\n"
 
 
 def _table(samples: Sequence[dict[str, float]]) -> Iterator[str]:
