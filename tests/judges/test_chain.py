@@ -311,6 +311,14 @@ def test_a_block_that_comes_back_under_its_parent_is_no_circle() -> None:
     assert story.verdict("CHN-004") == (PASS, 4)
 
 
+def test_what_hung_where_before_a_hole_makes_no_circle() -> None:
+    """In the hole both may have been removed, and b stored as the first of its chain."""
+    story = sent(stored("ab"))
+    story.drop()
+    story.send(stored("a", "b"))
+    assert speaks(story) == set()
+
+
 def test_copies_of_a_block_are_no_circle() -> None:
     story = sent(stored("ab"), stored("ab"), stored("b", "a"), statement=Statement(residency="counted"))
     assert story.verdict("CHN-004") == (PASS, 3)

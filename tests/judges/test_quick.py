@@ -110,6 +110,23 @@ def test_a_hash_that_is_wrong_among_many(function: Function, at: int) -> None:
         assert "1 blocks not recomputed: its reuse scope is not on the wire" in said["KVW-HSH-001"][5]
 
 
+@pytest.mark.parametrize(("memory", "exceeded"), [(2**16, False), (20, True)])
+def test_a_window_group_goes_the_quick_way(memory: int, exceeded: bool) -> None:
+    """Its parents may have been freed; how many stores are remembered has a bound, and that it was reached is said."""
+    window: dict[str, Any] = {"kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 16}
+    sent: list[bytes] = [payload(cleared(), ts=0.0)]
+    for at in range(60):
+        events = [stored([at], at - 1 if at else None, **window)]
+        if at > 1:
+            events.append(removed([at - 2]))
+        sent.append(payload(*events, ts=float(at + 1)))
+    trace = heard(sent, Statement(algorithm="opaque", window_memory=memory))
+    said = alike(trace)
+    assert said["KVW-CHN-002"][0] > 50
+    assert taken(trace) > 40
+    assert ("the memory for window groups was exceeded" in str(said["KVW-CHN-002"])) is exceeded
+
+
 # --- streams at random ---------------------------------------------------------------------------------------------
 
 NAMES = st.integers(0, 9)
