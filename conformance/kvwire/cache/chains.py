@@ -354,7 +354,9 @@ class Chains:
         elif above is None or above.chain is None or above.text is None:
             return Link(own=own, parent=parent, size=size, items=items)
         else:
-            ended, text = above.ended, above.text.longer(data)
+            # Behind a block of another size borders are not those of the prompts, whose end is then not seen either.
+            ended = above.ended if above.size == size else frozenset()
+            text = above.text.longer(data)
             plain = plain and above.plain
         plain = plain and bytes not in map(type, tokens)
         if not self._scopes:

@@ -240,6 +240,9 @@ class Identity:
         if len(link.scopes) != 1 or not link.plain or link.chain is None:
             return None
         (scope,) = link.scopes
+        named = Adapter.of(event)
+        if named is not None and (scope.lora is None or (named.name is None and named.id != scope.lora)):
+            return None  # it is not of that prompt: somebody else's, or the engine's own
         key = (scope, link.chain, event.group, event.block_size or 0)
         before = self._equal.get(key)
         if before is None:

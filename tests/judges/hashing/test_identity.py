@@ -312,6 +312,40 @@ def test_a_coarse_block_has_the_hash_at_its_last_fine_boundary() -> None:
     assert opaque(fine, [event([4], [coarse[1]], parent=77, group_idx=1)])["008"] == "PASS"  # not seen from its root
 
 
+def finer_in_the_host(told: Story, scope: Scope, hashes: Sequence[int], blocks: Blocks, **keys: Any) -> None:
+    """A prompt whose second block is in another medium too, in two halves, which hang on the first block."""
+    cached(told, blocks, scope)
+    told.send(
+        event(hashes[:2], blocks, **keys),
+        event(hashes[2:], halves(blocks[1:]), parent=hashes[0], medium="CPU", **keys),
+    )
+    cached(told, text(1, seed=80 + hashes[0]))
+    told.send()
+
+
+def test_behind_a_block_of_another_size_no_prompt_tells_the_scope() -> None:
+    """A prompt that ends with the first block is no cause of what hangs on it there, whoever ran it."""
+    told = Story(can=("cache",), statement=OPAQUE)
+    told.begin()
+    blocks = text(2)
+    cached(told, blocks[:1])
+    told.send(event([1], blocks[:1]))
+    finer_in_the_host(told, SALTED, [11, 12, 13, 14], blocks)
+    finer_in_the_host(told, ADAPTED, [21, 22, 23, 24], blocks, lora_id=7)
+    assert judged(told).get("006") != "FAIL"
+
+
+def test_what_names_an_adapter_is_no_chain_without_one() -> None:
+    """Behind the end of a prompt an engine goes on by itself, and which prompt that was, an event can tell."""
+    told = Story(can=("cache",), statement=OPAQUE)
+    told.begin()
+    blocks = text(2)
+    cached(told, blocks[:1])
+    told.send(event([1, 2], blocks))
+    told.send(event([11, 12], blocks, lora_id=7))
+    assert judged(told).get("006") != "FAIL"
+
+
 def colliding() -> tuple[Blocks, int]:
     """Two blocks of two tokens with one hash under `v1_block_key`: the second makes up for the first."""
     first = v1_block_hash((1, 2))

@@ -98,7 +98,10 @@ class _Shared(Backlog):
 class DropOldest(ZmqPublisher):
     def __init__(self, config: PublisherConfig) -> None:
         super().__init__(config)
-        self._queue = _Shared()
+        shared = _Shared()
+        while self._queue:  # the leading clear waits there already
+            shared.put(*self._queue.take())
+        self._queue = shared
 
     def publish(self, batch: Batch) -> bool:
         if batch.data_parallel_rank == self.rank:
