@@ -485,7 +485,6 @@ class MixesAgainBehindAnItem(CacheEngine):
     "ignores-adapter",
     breaks="HSH-014",
     change="hashes of its own leave the LoRA adapter out, and keep salts apart",
-    levels=("driven",),
     passive="RES-001 RES-002",
     replayable="RES-001 RES-002",
     driven="RES-001 RES-002",

@@ -230,12 +230,15 @@ class RemovedWithoutMedium(Edited):
     "stores-twice", breaks="RES-001", change="a store is repeated", reports="dynamo#8012 vllm#45261", session=LISTENED
 )
 class StoresTwice(Edited):
-    """Repeats the last store of a batch at its end."""
+    """Repeats the last store of a batch right behind it: further on its blocks may be gone again."""
 
     every = 10
 
     def edit(self, payload: Payload) -> Payload:
-        return [payload[0], payload[1] + of_type(payload, "BlockStored")[-1:], payload[2]]
+        events = list(payload[1])
+        if stores := of_type(payload, "BlockStored"):
+            events.insert(events.index(stores[-1]) + 1, stores[-1])
+        return [payload[0], events, payload[2]]
 
 
 @mutant(
