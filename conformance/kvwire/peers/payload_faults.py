@@ -245,6 +245,8 @@ class StoresTwice(Edited):
     "removes-twice",
     breaks="RES-004",
     change="counted residency, and every removal comes twice",
+    driven="EVT-017",
+    reason="of a block that another group still holds, the second removal is one from the wrong group",
     reports="dynamo#8012",
     statement={"residency": "counted"},
     session=LISTENED,
