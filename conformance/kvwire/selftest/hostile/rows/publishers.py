@@ -51,7 +51,12 @@ ATTACKS = (
     _attack("http", "an HTTP server"),
     _attack("accept", "it accepts and says nothing"),
     _attack("echo", "it says what it is told"),
-    _attack("flood", "small messages as fast as they go"),
+    _attack(
+        "flood",
+        "small messages as fast as they go",
+        seconds=120,
+        argued="every message is judged, a tenth of a millisecond each; the bound on the trace ends what comes.",
+    ),
     _attack("large", "messages of 1 MB as fast as they go"),
     _attack("topics", "a topic of its own for each message"),
     _attack("evil", "ESC, OSC 52, newlines, C1 and bidi overrides in every string", exits=HONEST),
