@@ -25,9 +25,14 @@ MOST_RERUNS = 5
 
 
 def pytest_configure() -> None:
-    """Ctrl-C ends what tests start, also where they run in the background of a shell, which ignores it for them."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Ctrl-C and a closed terminal end what tests start, also where they run in the background of a shell or under
+    `nohup`, which ignore them for them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
