@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -74,7 +75,9 @@ def held(attack: Attack) -> Row:
 
 
 def rows(attacks: Sequence[Attack]) -> Iterator[Row]:
-    """Carry them out, one after the other."""
+    """Carry them out, one after the other. What is attacked hears a closed terminal, also under `nohup`."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     return map(held, attacks)
 
 

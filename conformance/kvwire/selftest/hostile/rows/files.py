@@ -156,7 +156,10 @@ ATTACKS = (
     _attack("judge-deep", "a million brackets", "not a record", _of("d.kvtrace", _deep, "judge"), quick=True),
     _attack("judge-mcap-length", "a chunk of 4 EiB", "damaged", _of("c.mcap", _container(2**62), "judge")),
     _attack(
-        "judge-mcap-bomb", "300 MB of zeros in a chunk of 1,000 bytes", "larger than", _of("b.mcap", _bomb, "judge")
+        "judge-mcap-bomb",
+        "300 MB of zeros in a chunk of 1,000 bytes",
+        "two sizes of itself",
+        _of("b.mcap", _bomb, "judge"),
     ),
     _attack("judge-pcap", "a packet of 4 GB", "damaged", _of("c.pcap", _capture, "judge")),
     _attack("report-zero", "`report /dev/zero`", SPECIAL, _plain("report", "/dev/zero"), quick=True),
