@@ -69,6 +69,21 @@ def test_a_signal_while_all_is_imported_ends_without_a_traceback(number: signal.
     assert "Traceback" not in said
 
 
+def test_one_more_signal_behind_all_that_is_told_is_no_death() -> None:
+    script = """
+import os, signal
+from kvwire.cli import root
+def interrupted():
+    raise KeyboardInterrupt
+root.run = interrupted
+import atexit
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+root.entry()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=END_S, check=False)
+    assert (done.returncode, done.stderr) == (Exit.INTERRUPTED, "")
+
+
 def test_one_signal_of_several_is_an_exception() -> None:
     with Endings() as endings:
         with pytest.raises(KeyboardInterrupt):

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import click
 
+from kvwire.attack.endings import SIGNALS
 from kvwire.cli.baseline import baseline
 from kvwire.cli.check import check
 from kvwire.cli.completion import completion
@@ -251,4 +253,10 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run())
+    try:
+        code = run()
+    except KeyboardInterrupt:  # between what it did last and here
+        code = int(Exit.INTERRUPTED)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # everything is told: how it ended is what its exit code says
+    sys.exit(code)

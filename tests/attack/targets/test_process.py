@@ -393,6 +393,17 @@ def test_one_that_answers_nothing_in_json_is_given_up_too(adapt: Adapt, monkeypa
         adapter.hello()
 
 
+def test_one_that_answers_on_while_it_is_ended_is_not_collected(adapt: Adapt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody takes these lines any more; for two seconds they had been kept all the same, 500 MB of them."""
+    monkeypatch.setattr(process, "UNREAD_BYTES", 100_000)
+    adapter = adapt("""while True: os.write(1, b'{"id": 0}\\n' * 1000)""")
+    with pytest.raises(AdapterError, match="it answered request 0"):
+        adapter.hello()
+    adapter.close()
+    lines = 64 * 1024 // 10
+    assert adapter._put <= 100_000 + 2 * lines * (10 + process.QUEUED_BYTES)
+
+
 def test_a_line_without_end_is_given_up(adapt: Adapt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "LINE_BYTES", 100_000)
     adapter = adapt("while True: sys.stdout.write('{' * 50_000)")

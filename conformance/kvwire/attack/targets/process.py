@@ -147,7 +147,8 @@ class AdapterProcess:
         """Whether we killed it."""
         self._lines: queue.SimpleQueue[bytes | str | None] = queue.SimpleQueue()
         """What it said: lines, why no more is read, and None at the end."""
-        self._unread = 0
+        self._put = self._got = 0
+        """Bytes of lines that the reader put there, and that were taken: each is counted by one thread."""
         self._noise_lines = 0
         self._noise_bytes = 0
         self._over = threading.Event()
@@ -181,6 +182,8 @@ class AdapterProcess:
     def _read_answers(self, stdout: IO[bytes]) -> None:
         pending = bytearray()
         while chunk := os.read(stdout.fileno(), CHUNK):
+            if self._over.is_set():
+                continue  # nobody asks any more, and it may say without end why it does not end
             pending += chunk
             if b"\n" in chunk:
                 *lines, rest = bytes(pending).split(b"\n")
@@ -193,7 +196,7 @@ class AdapterProcess:
             if self._noise_bytes > NOISE_BYTES:
                 self._lines.put(self._too_noisy())
                 return
-            while self._unread > UNREAD_BYTES and not self._over.wait(WAIT_S):
+            while self._put - self._got > UNREAD_BYTES and not self._over.wait(WAIT_S):
                 pass
         if pending:
             self._take(bytes(pending))
@@ -207,7 +210,7 @@ class AdapterProcess:
             if self._noise_lines > NOISE_LINES:
                 return
             line = line[:LAST_BYTES]
-        self._unread += len(line) + QUEUED_BYTES
+        self._put += len(line) + QUEUED_BYTES
         self._lines.put(line)
 
     def _too_noisy(self) -> str:
@@ -417,7 +420,7 @@ class AdapterProcess:
                 raise self._break(self._ending(verb))
             if isinstance(line, str):
                 raise self._break(f"{line}{self._context()}")
-            self._unread -= len(line) + QUEUED_BYTES
+            self._got += len(line) + QUEUED_BYTES
             answer = self._read(line)
             if answer is None and (why := unreadable(line, self._last_id)):
                 raise self._break(f"its answer to `{verb}` cannot be read: {why}: {short(line[:SHOWN])}")
