@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.conclusion.test_notices import trace
 from tests.conclusion.test_summary import LOST, TIME, told
-from tests.kit.stories import Story, everything, stored
+from tests.kit.stories import Story, cleared, everything, stored
 
 from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.conclude import conclude
@@ -235,6 +235,22 @@ def test_a_long_course_is_drawn_by_as_many_points_as_a_short_one(batches: int) -
     assert (course.points[0].number, course.points[-1].number) == (0, batches - 1)
     assert min(batches, COURSE // 2) <= len(course.points) <= COURSE + 1
     assert course.points[-1].resident == batches
+
+
+def test_lives_are_lines_of_their_own_also_where_a_first_batch_is_no_point() -> None:
+    story = Story()
+    for number in range(COURSE + 1):
+        story.send(stored([number + 1]))
+    story.restart()
+    story.send(cleared())
+    for number in range(COURSE):
+        story.send(stored([number + 1]))
+    made = told(story)
+    report = concluded(told())
+    shown = look(report, made.header, made.records)
+    (course,) = shown.courses
+    assert len(course.restarts) == 1
+    assert face([report], "html", [shown]).decode().count("<polyline") == 2 * 2
 
 
 def test_a_restart_and_a_gap_are_in_the_course() -> None:
