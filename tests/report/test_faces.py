@@ -243,13 +243,15 @@ def test_lives_are_lines_of_their_own_also_where_a_first_batch_is_no_point() -> 
         story.send(stored([number + 1]))
     story.restart()
     story.send(cleared())
-    for number in range(COURSE):
+    for number in range(2):
         story.send(stored([number + 1]))
     made = told(story)
     report = concluded(told())
     shown = look(report, made.header, made.records)
     (course,) = shown.courses
     assert len(course.restarts) == 1
+    assert [(life, sum(point.life == life for point in course.points) > 1) for life in (0, 1)] == [(0, True), (1, True)]
+    assert [point.after_s for point in course.points] == sorted(point.after_s for point in course.points)
     assert face([report], "html", [shown]).decode().count("<polyline") == 2 * 2
 
 

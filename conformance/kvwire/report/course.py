@@ -17,8 +17,9 @@ COURSE = 240
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch of a stream: seconds of the run, its number, and how many blocks were resident behind it."""
+    """A batch of a stream: its incarnation, seconds of the run, its number, and how many blocks were resident behind."""
 
+    life: int
     after_s: float
     number: int
     resident: int
@@ -50,6 +51,7 @@ class Courser:
         self._last: Point | None = None
         self._restarts: list[float] = []
         self._gaps: list[float] = []
+        self._life = 0
         self._new = self._lost = False
 
     def take(self, index: int, record: Record, after_s: float) -> None:
@@ -67,14 +69,12 @@ class Courser:
     def course(self) -> Course | None:
         """The stream is over: its course, None where nothing was sent."""
         self._follower.finish()
-        points = self._points
-        if self._last is None:
+        self._ends()
+        if not self._points:
             return None
-        if points[-1] is not self._last:
-            points.append(self._last)
         return Course(
             stream=self._stream,
-            points=tuple(points),
+            points=tuple(self._points),
             restarts=tuple(self._restarts),
             gaps=tuple(self._gaps),
         )
@@ -82,7 +82,10 @@ class Courser:
     # what is settled
 
     def begins(self, incarnation: Incarnation) -> None:
-        """An incarnation."""
+        """An incarnation; the last batch of the one before is a point, and so is its first."""
+        self._ends()
+        self._batches = 0
+        self._life = incarnation.index
         self._new, self._lost = incarnation.index > 0, False
         self._residents = Residents()
 
@@ -91,24 +94,30 @@ class Courser:
         self.batch(Batch(number=number, payload=entry.payload, record=entry.first, live=entry.first, seen_by=NOBODY))
 
     def batch(self, batch: Batch) -> None:
-        """The next batch."""
-        after_s = self._times.get(batch.record, self._after_s)
-        if self._new and len(self._restarts) < COURSE:
-            self._restarts.append(after_s)
-        if self._lost and len(self._gaps) < COURSE:
-            self._gaps.append(after_s)
-        self._new = self._lost = False
+        """The next batch. One that came by replay only has no time of its own, and is no point."""
         self._allowance.read(batch)
         for event in batch.reading.events:
             self._residents.take(event, batch.number)
         if len(self._residents) > RESIDENT:
             self._residents = Residents()
-        self._last = Point(after_s=after_s, number=batch.number, resident=len(self._residents))
+        if batch.live is None:
+            return
+        after_s = self._times.get(batch.live, self._after_s)
+        if self._new and len(self._restarts) < COURSE:
+            self._restarts.append(after_s)
+        if self._lost and len(self._gaps) < COURSE:
+            self._gaps.append(after_s)
+        self._new = self._lost = False
+        self._last = Point(life=self._life, after_s=after_s, number=batch.number, resident=len(self._residents))
         if self._batches % self._every == 0:
             self._points.append(self._last)
             if len(self._points) > COURSE:
                 self._points, self._every = self._points[::2], 2 * self._every
         self._batches += 1
+
+    def _ends(self) -> None:
+        if self._last is not None and self._points[-1] is not self._last:
+            self._points.append(self._last)
 
     def gap(self, gap: Gap) -> None:
         """Numbers that nobody delivered."""

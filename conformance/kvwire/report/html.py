@@ -6,7 +6,6 @@ It loads nothing from anywhere. Without script all of it is there; script only f
 from __future__ import annotations
 
 import functools
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -256,18 +255,17 @@ def _picture(course: Course) -> Picture:
     points = course.points
     begin, end = points[0].after_s, points[-1].after_s
     span = max(end - begin, 1e-9)
-    begun = sorted(course.restarts)
 
     def across(after_s: float) -> float:
         return round(MARGIN + (WIDTH - 2 * MARGIN) * min(1.0, max(0.0, (after_s - begin) / span)), 1)
 
     def line(values: Sequence[int]) -> Line:
         top = max(1, *values)
-        drawn: list[list[str]] = [[] for _ in range(len(begun) + 1)]
+        drawn: dict[int, list[str]] = {}
         for point, value in zip(points, values, strict=True):
             place = f"{across(point.after_s)},{round(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * value / top, 1)}"
-            drawn[bisect_right(begun, point.after_s)].append(place)  # not every first batch is a point
-        return Line(points=tuple(" ".join(places) for places in drawn if places), top=max(values))
+            drawn.setdefault(point.life, []).append(place)
+        return Line(points=tuple(map(" ".join, drawn.values())), top=max(values))
 
     residents = [point.resident for point in points]
     return Picture(
