@@ -13,7 +13,7 @@ from __future__ import annotations
 import bisect
 import zlib
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
@@ -310,10 +310,13 @@ class Chains:
     def _ended(self, chain: bytes, size: int, before: int) -> frozenset[Scope]:
         return frozenset(self._scopes[number] for number in self._of(size).ends.get(chain, ()) if number < before)
 
-    def stored(self, event: Event, record: int, *, plain: bool = True) -> list[tuple[Link, Link | None]]:
+    def stored(
+        self, event: Event, record: int, *, plain: bool = True, of: Callable[[Scope], bool] = lambda _: True
+    ) -> list[tuple[Link, Link | None]]:
         """The blocks of a ``whole`` event as links, each with the link that the same hash had before.
 
-        ``plain`` is false when the event gives the blocks content besides tokens.
+        ``plain`` is false when the event gives the blocks content besides tokens; ``of`` says which scopes the event
+        leaves: what it names is somebody else's, or the engine's own, where no prompt of ours had that.
         """
         size = event.block_size or 0
         before = self.causes(record)
@@ -326,6 +329,8 @@ class Chains:
             keys = None if event.mm_keys is None or index >= len(event.mm_keys) else event.mm_keys[index]
             items = None if keys is None else tuple(digest for digest, _ in keys)
             link = self._link(tokens, parent, above, root_ended, size, before, plain=plain, items=items)
+            if link.scopes and not all(map(of, link.scopes)):
+                link = msgspec.structs.replace(link, scopes=frozenset(filter(of, link.scopes)))
             prior = self.get(value)
             found.append((link, prior))
             if prior is None or prior.chain is None:

@@ -188,7 +188,8 @@ class Identity:
         plain = extras is not None and not any(extras) and not any(event.mm_keys or ())
         adapter, tag = Adapter.of(event), Tag.of(event)
         sights: list[Sight] = []
-        for index, (link, prior) in enumerate(self.chains.stored(event, batch.record, plain=plain)):
+        stored = self.chains.stored(event, batch.record, plain=plain, of=_named_by(adapter))
+        for index, (link, prior) in enumerate(stored):
             fresh = False
             if prior is None:
                 self._distinct += 1
@@ -240,9 +241,6 @@ class Identity:
         if len(link.scopes) != 1 or not link.plain or link.chain is None:
             return None
         (scope,) = link.scopes
-        named = Adapter.of(event)
-        if named is not None and (scope.lora is None or (named.name is None and named.id != scope.lora)):
-            return None  # it is not of that prompt: somebody else's, or the engine's own
         key = (scope, link.chain, event.group, event.block_size or 0)
         before = self._equal.get(key)
         if before is None:
@@ -375,6 +373,13 @@ class Identity:
     def _scopes_of(self, place: Place) -> frozenset[Scope]:
         _, chain, _, size = place
         return frozenset(self.chains.runs(chain, size))
+
+
+def _named_by(adapter: Adapter | None) -> Callable[[Scope], bool]:
+    """Which scopes of prompts an event can be of that names an adapter: all, where it names none."""
+    if adapter is None:
+        return lambda _: True
+    return lambda scope: scope.lora is not None and (adapter.name is not None or scope.lora == adapter.id)
 
 
 def _under_another(

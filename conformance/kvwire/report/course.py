@@ -17,7 +17,7 @@ COURSE = 240
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch of a stream: its incarnation, seconds of the run, its number, and how many blocks were resident behind."""
+    """A batch of a stream: its incarnation, seconds of the run, number, and how many blocks were resident behind it."""
 
     life: int
     after_s: float

@@ -346,6 +346,23 @@ def test_what_names_an_adapter_is_no_chain_without_one() -> None:
     assert judged(told).get("006") != "FAIL"
 
 
+def test_what_somebody_else_ran_is_not_of_our_prompts() -> None:
+    """Another user's adapter ran the tokens of two prompts of ours, which had no adapter, and says so."""
+    told = Story(can=("cache",), statement=OPAQUE)
+    told.begin()
+    blocks = text(2)
+    cached(told, blocks[:1])
+    told.send(event([21], blocks[:1], lora_id=7))
+    cached(told, text(1, seed=90))
+    told.send()
+    cached(told, blocks, SALTED)
+    told.send(event([22], blocks[1:], parent=21, lora_id=7))
+    cached(told, text(1, seed=91))
+    told.send()
+    said = judged(told)
+    assert "FAIL" not in {said.get("005"), said.get("006"), said.get("014")}
+
+
 def colliding() -> tuple[Blocks, int]:
     """Two blocks of two tokens with one hash under `v1_block_key`: the second makes up for the first."""
     first = v1_block_hash((1, 2))
