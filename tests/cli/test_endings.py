@@ -84,6 +84,24 @@ root.entry()
     assert (done.returncode, done.stderr) == (Exit.INTERRUPTED, "")
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_waits_for_a_terminal_that_is_closed_changes_no_exit_code(stream: str) -> None:
+    script = f"""
+import pty, os, sys
+from kvwire.cli import root
+ours, theirs = pty.openpty()
+sys.{stream} = os.fdopen(theirs, "w")
+def interrupted():
+    sys.{stream}.write("what was found")
+    os.close(ours)
+    return {int(Exit.INTERRUPTED)}
+root.run = interrupted
+root.entry()
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=END_S, check=False)
+    assert done.returncode == Exit.INTERRUPTED
+
+
 def test_one_signal_of_several_is_an_exception() -> None:
     with Endings() as endings:
         with pytest.raises(KeyboardInterrupt):

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -188,12 +188,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         say("interrupted", err=True)
         return int(Exit.INTERRUPTED)
     except (ReaderLeftError, BrokenPipeError):
-        _say_no_more()
+        _say_no_more(sys.stdout)
         return int(Exit.ERROR)
     except OSError as error:
         if error.errno not in MACHINE:
             return _fault()
-        _say_no_more()
+        _say_no_more(sys.stdout)
         where = f"{error.filename}: " if error.filename else ""
         with contextlib.suppress(OSError):
             say(f"kvwire: error: {where}{error.strerror}", err=True)
@@ -240,12 +240,23 @@ def _fault() -> int:
     return int(Exit.ERROR)
 
 
-def _say_no_more() -> None:
-    """Standard output takes nothing more: what waits there goes nowhere."""
+def _say_no_more(stream: TextIO | None) -> None:
+    """It takes nothing more: what waits there goes nowhere."""
     with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        if stream is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
+def _handed_on() -> None:
+    """Flush what was printed. What a closed terminal refuses is left: Python would end with 120 for it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            _say_no_more(stream)
 
 
 def entry() -> None:
@@ -260,4 +271,5 @@ def entry() -> None:
     for number in SIGNALS:  # everything is told: one more ends at once, and changes nothing
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(code))
+    _handed_on()
     sys.exit(code)
