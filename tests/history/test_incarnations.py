@@ -306,3 +306,58 @@ def test_an_answer_is_of_the_life_whose_beginning_one_witness_heard() -> None:
     story.connect("b")
     story.send(stored("z"))
     assert story.lives() == [[*range(9)], [0, 1]]
+
+
+# --- what an answer tells of a life that ended later --------------------------------------------------------------
+
+
+def test_an_answer_of_what_was_live_is_of_that_life_however_short_it_is() -> None:
+    story = Story(can=()).told(8)
+    story.replay()
+    story.replay(4, without=(6, 7))
+    story.send()
+    story.restart()
+    story.told(3)
+    assert story.lives() == [list(range(9)), [0, 1, 2]]
+    assert story.spoken().keys() == {"REP-008"}
+
+
+def test_what_may_have_been_sent_again_at_the_same_time_is_no_sign_of_a_life() -> None:
+    again = [payload(cleared(), ts=T0), *(payload(stored(name), ts=T0) for name in "bcd")]
+    story = Story(can=())
+    for content in again:
+        story.send(content=content)
+    story.die()  # nobody has noticed yet
+    for content in again[:2]:
+        story.make(content=content)
+    story.replay()
+    story.disconnect()
+    story.connect()
+    story.send(stored("e"))
+    assert story.lives() == [[0, 1, 2, 3], [0, 1, 2]]
+    assert not story.spoken()
+
+
+def test_an_answer_before_one_that_is_certainly_of_a_life_is_of_it_too() -> None:
+    story = Story(can=()).told(6)
+    story.retained[4] = foreign(4)
+    story.replay(4)
+    del story.retained[4]
+    story.replay()
+    story.restart()
+    story.told(3)
+    assert story.lives() == [[0, 1, 2, 3, 4, 5], [0, 1, 2]]
+    assert "REP-001" in story.spoken()
+
+
+def test_an_answer_behind_it_may_be_of_the_next_life() -> None:
+    story = Story(can=()).told(6)
+    story.replay()
+    story.die()
+    story.told(8, by="")
+    story.replay(4)
+    story.disconnect()
+    story.connect()
+    story.send()
+    assert story.lives() == [[0, 1, 2, 3, 4, 5], [4, 5, 6, 7, 8]]
+    assert not story.spoken()

@@ -4,8 +4,9 @@ Runs that share a batch, number and bytes, are kin: of one life; bytes that stan
 empty batches do where the clock stands still, show nothing once a disconnect was seen. Runs that hold different bytes
 under one number are of different lives if a disconnect can have ended the first of them; without one the publisher used
 the number twice, or changed a batch in replay, and that is for the judges. A replay answer belongs to the life that a
-witness hears over an unbroken connection. What nothing ties or parts is put into one incarnation with a *seam* where
-they meet, if a disconnect lies there: a new life may have begun, or not.
+witness hears over an unbroken connection, and to one that answers tell of before and behind it: of batches that were
+live before, with more than one time, so that no other life has sent them again. What nothing ties or parts is put into
+one incarnation with a *seam* where they meet, if a disconnect lies there: a new life may have begun, or not.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 
 from kvwire.history.segments import AnswerRun, Collected, Run, Sighting
+from kvwire.wire.framing import stamp_of
 
 
 class Kin:
@@ -116,6 +118,7 @@ class _Grouping:
         self.collected = collected
         self.kin: list[Kin] = []
         self.next: dict[Run, Run] = {}
+        self._told: dict[tuple[Run, AnswerRun], int | None] = {}
         for runs in collected.live.values():
             self.next.update(itertools.pairwise(runs))
 
@@ -129,7 +132,7 @@ class _Grouping:
     def place_answer(self, answer: AnswerRun) -> None:
         """Put an answer to its kin: to that of a witness whose connection held, if there is one."""
         heard = [run for runs in self.collected.live.values() if (run := _current(runs, answer.first)) is not None]
-        held = next((run for run in heard if self._held(run, answer)), None)
+        held = next((run for run in heard if self._held(run, answer) or self._went_on(run, answer)), None)
         if held is not None:
             next(kin for kin in self.kin if held in kin.runs).add(answer)
             return
@@ -179,6 +182,35 @@ class _Grouping:
             if run.fell:
                 return breaks == 1 and run.differs(answer)
         return False
+
+    def _went_on(self, run: Run, answer: AnswerRun) -> bool:
+        """Whether the life of ``run``, heard before an answer was asked for, is told of by it, or by one that was asked
+        for behind it: lives do not come back.
+        """
+        return any(
+            (told := self._tells(run, other)) is not None and told < answer.first
+            for other in self.collected.answers.values()
+            if other is answer or other.first > answer.last
+        )
+
+    def _tells(self, run: Run, answer: AnswerRun) -> int | None:
+        """The record at which a witness had heard enough of ``run`` for an answer to be of its life, if it ever did:
+        shared batches with different times.
+        """
+        if (run, answer) not in self._told:
+            self._told[run, answer] = self._shown(run, answer)
+        return self._told[run, answer]
+
+    def _shown(self, run: Run, answer: AnswerRun) -> int | None:
+        stamp: bytes | None = None
+        for number, seen in run.payloads.items():
+            held = answer.payloads.get(number)
+            if held is None or held.payload != seen.payload or (here := stamp_of(seen.payload)) is None:
+                continue
+            if stamp is not None and here != stamp:
+                return seen.record
+            stamp = here
+        return None
 
     def _foreign(self, run: Run, answer: AnswerRun) -> bool:
         """Whether an answer, as far as it goes, is nothing of the life that a witness heard, and ended below it."""

@@ -207,10 +207,9 @@ class HalvesBlockSize(Edited):
     "other-block-size",
     breaks="EVT-014",
     change="blocks are called half as long now and then",
-    also="HSH-008",
-    driven="RES-001 RES-003",
-    reason="a block has one hash, however its chain is cut; the engine does not hold the blocks that were made up, "
-    "and never removes them",
+    driven="HSH-008 RES-001 RES-003",
+    reason="what it makes up for the halves of two groups' blocks is the same now and then; the engine does not hold "
+    "the blocks that were made up, and never removes them",
     reports="sglang#6824 dynamo#9376",
     statement=OPAQUE,
     session=LISTENED,

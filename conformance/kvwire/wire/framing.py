@@ -11,10 +11,18 @@ SEND_MARK = 1000
 SYSTEM_BUFFER = 500
 """Messages that the system may buffer between two sockets on top of their marks, roughly."""
 
+STAMPED = (b"\x92\xcb", b"\x93\xcb")
+"""How a batch of two or three elements begins whose first one is a float64."""
+
 
 def number_of(frame: bytes) -> int | None:
     """The sequence number of an 8-byte big-endian frame; None when it is not 8 bytes long."""
     return int.from_bytes(frame, "big") if len(frame) == 8 else None
+
+
+def stamp_of(payload: bytes) -> bytes | None:
+    """The eight bytes of a batch's ``ts``; None where no float64 stands in its place. What follows is not looked at."""
+    return payload[2:10] if payload[:2] in STAMPED else None
 
 
 def split_live(frames: tuple[bytes, ...]) -> tuple[int, bytes] | None:
