@@ -6,7 +6,8 @@ that nothing is imported again), and the tests that reach it run, those of its c
 left are statements that no test reaches, and statements without which all is the same: each is a test that is missing,
 a line that is not needed, or one of those that only make things faster.
 
-A condition counts as two: a branch that is never taken, and one that always is.
+A condition counts as two: a branch that is never taken, and one that always is. Few tests are quick, and leave more:
+``--delete-left`` tries again, with more of them, what the JSON of an earlier run names.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--delete-in", action="append", default=[], metavar="PATH", help="a file or folder of judges")
     group.addoption("--delete-workers", type=int, default=os.cpu_count() or 1, metavar="N")
     group.addoption("--delete-seconds", type=float, default=60.0, metavar="S", help="at most, for one statement")
+    group.addoption("--delete-left", type=Path, default=None, metavar="FILE", help="only what this JSON names as left")
     group.addoption("--delete-json", type=Path, default=None, metavar="FILE", help="what is left, as JSON")
 
 
@@ -200,6 +202,12 @@ def imported(files: Sequence[Path]) -> set[tuple[str, int]]:
     return {(name, line) for name, lines in json.loads(told.stdout).items() for line in lines}
 
 
+def named(told: Path) -> set[Deletion]:
+    """What an earlier run left."""
+    left = json.loads(told.read_bytes())["left"]
+    return {Deletion(Path(one["file"]).resolve(), one["line"], one["what"], one["index"]) for one in left}
+
+
 def far(item: pytest.Item, file: Path) -> bool:
     """Whether a test is not one of the file's own, which would notice first."""
     return file.stem not in item.path.stem and file.parent.name not in (item.path.parent.name, item.path.stem)
@@ -245,6 +253,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     if session.testsfailed:
         return True
     early = imported(files)
+    again = option.delete_left and named(option.delete_left)
     left: list[dict[str, object]] = []
     counts: dict[str, int] = defaultdict(int)
     running: dict[int, Deletion] = {}
@@ -260,12 +269,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     def tell(deletion: Deletion, why: str) -> None:
         path = os.path.relpath(deletion.path)
         source = deletion.path.read_text().splitlines()[deletion.line - 1].strip()
-        left.append({"file": path, "line": deletion.line, "what": deletion.what, "why": why, "source": source})
+        place = {"file": path, "line": deletion.line, "what": deletion.what, "index": deletion.index}
+        left.append({**place, "why": why, "source": source})
         print(f"{path}:{deletion.line}: {why}, {deletion.what}: {source}", flush=True)
 
     print(flush=True)
     for file in files:
         for deletion in deletions(file):
+            if again is not None and deletion not in again:
+                continue
             chosen = sorted(
                 reached.items[str(file), deletion.line], key=lambda i: (far(session.items[i], file), reached.seconds[i])
             )
