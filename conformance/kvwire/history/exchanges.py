@@ -157,6 +157,17 @@ def mixed(found: Mapping[str, Exchange]) -> frozenset[str]:
     )
 
 
+def overfull(found: Mapping[str, Exchange]) -> Mapping[str, tuple[int, int]]:
+    """The connections on which more end markers came than requests were sent, by how many of each: behind one too many
+    it is not certain to which request a message belongs.
+    """
+    asked = Counter(exchange.connection for exchange in found.values())
+    ends: Counter[str] = Counter()
+    for exchange in found.values():
+        ends[exchange.connection] += len(exchange.ends)
+    return {name: (ends[name], count) for name, count in asked.items() if ends[name] > count > 1}
+
+
 class Hole(msgspec.Struct, frozen=True):
     """Batches in a row that an answer lacks although they had been sent when it was asked for.
 

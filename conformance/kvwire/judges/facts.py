@@ -18,7 +18,7 @@ from kvwire.cache.lineage import Kinds, Lineage, Windows
 from kvwire.cache.parity import Parity
 from kvwire.hashes.functions import OPAQUE
 from kvwire.history.copies import Copies
-from kvwire.history.exchanges import Exchange, exchanges, mixed
+from kvwire.history.exchanges import Exchange, exchanges, mixed, overfull
 from kvwire.history.progress import Moment, moments
 from kvwire.history.senders import Senders, senders
 from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Live, Timeline
@@ -271,6 +271,11 @@ class Facts:
     def mixed(self) -> frozenset[str]:
         """The connections on which answers came mixed."""
         return mixed(self.exchanges)
+
+    @functools.cached_property
+    def overfull(self) -> Mapping[str, tuple[int, int]]:
+        """The connections on which more end markers came than requests were sent, by how many of each."""
+        return overfull(self.exchanges)
 
     @functools.cached_property
     def answers(self) -> Mapping[str, Answer]:

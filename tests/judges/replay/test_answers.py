@@ -446,6 +446,23 @@ def test_answers_that_come_mixed_are_one_fault() -> None:
     assert speaks(pipelined(*apart)) == set()
 
 
+def test_behind_one_end_marker_too_many_nobody_can_say_whose_a_batch_is() -> None:
+    """What answers the second request is read as the answer to the third, which asks for later ones."""
+    story = Story().told(4)
+    clients = [story.ask(), *(story.ask(start, connection="replay-1", situation="paused") for start in (1, 3))]
+    story.answer_batches(clients[0], story.retained)
+    story.answer(clients[0], *END_MARKER)
+    story.answer(clients[1], *END_MARKER)
+    story.answer_batches(clients[2], {number: story.retained[number] for number in (1, 2, 3)})
+    for _ in range(2):
+        story.answer(clients[2], *END_MARKER)
+    for name in clients:
+        story.done(name)
+    assert speaks(story) == {"REP-003"}
+    assert story.outcome("REP-003").findings[0].seen == "4 end markers"
+    assert story.outcome("REP-002").reason.startswith("more end markers than requests")
+
+
 # --- retained before it is sent ----------------------------------------------------------------------------------
 
 

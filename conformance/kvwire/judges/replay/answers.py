@@ -93,6 +93,10 @@ class Answers(Area):
                 self.end_of_nothing(exchange)
         if exchange.connection not in self.facts.mixed and (exchange.ends or not (nothing or exchange.situation)):
             self.one_end(exchange)
+        elif exchange.client == exchange.connection and exchange.connection in self.facts.overfull:
+            ends, asked = self.facts.overfull[exchange.connection]
+            expected = f"an end marker for each of {asked} requests on one connection"
+            self.one_end.broke(expected, f"{ends} end markers", Where(record=exchange.done))
         self.empty_marker(exchange)
         self.declared_marker(exchange)
 
@@ -176,8 +180,11 @@ class Answers(Area):
         in ascending order, each once.
 
         Answers to several requests on one connection that come mixed break it, and leave open whose each message is:
-        no other sentence speaks of them.
+        no other sentence speaks of them. Where more end markers than requests came on it (KVW-REP-003), it is that.
         """
+        if exchange.connection in self.facts.mixed and exchange.connection in self.facts.overfull:
+            say.open("more end markers than requests on one connection: whose answer a batch is of is not certain")
+            return
         last: int | None = None
         for item in exchange.data:
             number = number_of(item.sequence)
