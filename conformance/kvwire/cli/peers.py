@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from kvwire.attack.endings import SIGNALS
+from kvwire.attack.endings import SIGNALS, Endings
 from kvwire.cli.credentials import KEYS, serving
 from kvwire.cli.quantities import Seconds, Whole
 from kvwire.cli.screen import Screen, say, say_json, wrote
@@ -217,7 +217,8 @@ def matrix_command(
 
     Each run is judged at every level of control, and once more from its stored trace, to the same result; that of an
     honest peer also as witnesses have it that missed something. Ends with 1 if anything was not exactly as
-    `mutants list` and `honest list` say it must be, or more than a twentieth was so only when run again.
+    `mutants list` and `honest list` say it must be, or more than a twentieth was so only when run again; with 130
+    when it was interrupted, and then tells what was done.
     """
     from kvwire.peers.honest.catalog import HONEST
     from kvwire.peers.mutants import MUTANTS
@@ -227,17 +228,21 @@ def matrix_command(
     quiet = tuple(name for name in names if name in HONEST)
     if without_session:
         broken, quiet = tuple(name for name in broken if isinstance(MUTANTS[name].session, str)), ()
-    done = matrix.measured(broken, processes, _progress, keep, again)
-    silent = honest.measured(quiet, processes, _quiet, keep, again)
+    silent: list[Quiet] = []
+    with Endings():
+        rows, whole = matrix.measured(broken, processes, _progress, keep, again)
+        if whole:
+            silent, whole = honest.measured(quiet, processes, _quiet, keep, again)
+    done = matrix.matrix_of(rows)
     if json_file is not None:
         stored = {**msgspec.to_builtins(done), "honest": msgspec.to_builtins(silent)}
         wrote([(json_file, msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n")])
     if done.rows:
-        rows = [
+        table = [
             (requirement, *(str(count[cell] or "") for cell in matrix.CELLS), " ".join(primary))
             for requirement, count, primary in matrix.by_requirement(done)
         ]
-        _table(("sentence", *matrix.CELLS, "made for it"), rows)
+        _table(("sentence", *matrix.CELLS, "made for it"), table)
     exact = _summary(done.rows, "mutants were heard for what they break, and for nothing else")
     peaceful = _summary(silent, "honest peers passed what they must, and nobody spoke of them")
     retried = [row.mutant for row in done.rows if row.exact and row.runs > 1]
@@ -246,6 +251,9 @@ def matrix_command(
     if again:
         listed = f": {' '.join(retried)}" if retried else ""
         say(f"{len(retried)} of them not at once, but when run again, and {most} may be{listed}")
+    if not whole:
+        say(f"interrupted: {len(done.rows) + len(silent)} of {len(broken) + len(quiet)} were run")
+        raise SystemExit(Exit.INTERRUPTED)
     if done.without:
         say(f"judged, and broken by no mutant: {' '.join(done.without)}")
     if not (exact and peaceful) or len(retried) > most:

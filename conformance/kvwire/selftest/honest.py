@@ -123,6 +123,6 @@ def measured(
     progress: Callable[[Quiet], None] = lambda _: None,
     keep: Path | None = None,
     again: int = 0,
-) -> list[Quiet]:
+) -> tuple[list[Quiet], bool]:
     """Run honest peers, as ``matrix.rows_of`` does."""
     return matrix.rows_of(names, partial(measure, keep=keep), processes, progress, again)

@@ -9,12 +9,15 @@ it shows counts; a crash is not a kill. ``unexpected``: the sentence was said to
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, get_args
 
@@ -78,10 +81,17 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 def recorded(
     target: str, limits: Limits = LIMITS, mode: Mode = "plain", probes: tuple[str, ...] | None = None
 ) -> Trace:
-    """Run a target and return its trace; ``probes`` as in ``Settings``."""
+    """Run a target and return its trace; ``probes`` as in ``Settings``.
+
+    Raises:
+        KeyboardInterrupt: when the run was interrupted.
+    """
     place = parse(target)
     assert not isinstance(place, TraceTarget)
-    return run(place, Settings(limits=limits, mode=mode, probes=probes))
+    recording = run(place, Settings(limits=limits, mode=mode, probes=probes))
+    if recording.interrupted:
+        raise KeyboardInterrupt
+    return recording
 
 
 def at_levels(recording: Trace, profile: str, at: Sequence[ControlLevel] = LEVELS) -> dict[ControlLevel, Result]:
@@ -171,23 +181,60 @@ def at_last(row: AnyRow, again: int, run: Callable[[str], AnyRow], progress: Cal
     return row
 
 
+CLOSING_S = 10.0
+"""For so long a worker whose parent is gone may close what it runs."""
+
+
+def _at_work() -> None:
+    """A worker: SIGTERM ends its run, SIGINT is the parent's to hear, and no worker outlives its parent."""
+    signal.signal(signal.SIGINT, lambda *_: None)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _work(measured: Callable[[str], AnyRow], name: str) -> AnyRow:
+    """One of a worker's; the worker ends with what is interrupted, and takes no other."""
+    try:
+        return measured(name)
+    except KeyboardInterrupt:
+        os._exit(1)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(CLOSING_S)
+    os._exit(1)
+
+
 def rows_of(
     names: Sequence[str],
     measured: Callable[[str], AnyRow],
     processes: int,
     progress: Callable[[AnyRow], None] = lambda _: None,
     again: int = 0,
-) -> list[AnyRow]:
+) -> tuple[list[AnyRow], bool]:
     """Measure peers in parallel processes; ``progress`` is called for each run that is done, in their order.
 
-    What was not exact is run up to ``again`` times more, alone: then nothing that ran beside it disturbed it.
+    What was not exact is run up to ``again`` times more, alone: then nothing that ran beside it disturbed it. An
+    interrupt ends what runs, and keeps what was done: False says that it is not all.
     """
     rows: list[AnyRow] = []
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for row in pool.map(measured, names):
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_at_work)
+    try:
+        for row in pool.map(partial(_work, measured), names):
             rows.append(row)
             progress(row)
-        return [at_last(row, again, lambda name: pool.submit(measured, name).result(), progress) for row in rows]
+        for at, row in enumerate(rows):
+            rows[at] = at_last(row, again, lambda name: pool.submit(_work, measured, name).result(), progress)
+    except KeyboardInterrupt:
+        for worker in active_children():
+            worker.terminate()
+        return rows, False
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return rows, True
 
 
 def measured(
@@ -196,9 +243,13 @@ def measured(
     progress: Callable[[Row], None] = lambda _: None,
     keep: Path | None = None,
     again: int = 0,
-) -> Matrix:
+) -> tuple[list[Row], bool]:
     """Run mutants, as ``rows_of`` does."""
-    rows = rows_of(names, partial(measure, keep=keep), processes, progress, again)
+    return rows_of(names, partial(measure, keep=keep), processes, progress, again)
+
+
+def matrix_of(rows: list[Row]) -> Matrix:
+    """The whole of it, of what was measured."""
     broken = {mutant.primary for mutant in MUTANTS.values()}
     judged = [
         requirement.id
