@@ -66,6 +66,22 @@ def test_too_few_attempts_leave_it_open(attempts: int) -> None:
     for _ in range(attempts):
         attempt(story, 400)
     assert story.outcome("LIV-001").verdict is OPEN
+    assert "too few attempts" in story.outcome("LIV-001").reason
+
+
+def test_calls_that_return_although_the_machine_stood_still_return() -> None:
+    story = Story().begin()
+    attempt(story, 0.1, held_up_s=0.39)
+    assert story.verdict("LIV-001") == (PASS, 1)
+
+
+def test_one_that_returned_in_no_attempt_is_open_where_the_machine_stood_still_in_some() -> None:
+    story = Story().begin()
+    attempt(story, 400)
+    attempt(story, 400, held_up_s=0.39)
+    outcome = story.outcome("LIV-001")
+    assert (outcome.verdict, outcome.notes) == (OPEN, [])
+    assert "too few attempts" in outcome.reason
 
 
 def test_a_machine_that_stood_still_proves_nothing() -> None:
@@ -152,6 +168,8 @@ DIED = {"error": "it ended (exit code 1) before it answered `cache`"}
         ([PLAIN, SMALL, WIDE.answered({"refused": "adapter: ids are 32 bits here"})], PASS),
         ([PLAIN, WIDE.answered({"refused": "no LoRA here"})], OPEN),
         ([PLAIN, WIDE.answered({"refused": "adapter: no LoRA here"})], OPEN),
+        ([PLAIN, *[WIDE.answered({"refused": "no LoRA here"})] * 2], OPEN),
+        ([PLAIN.answered(DIED), SALTED.answered(DIED)], OPEN),
         ([PLAIN, SMALL, SALTED.answered({"refused": "no salts here"})], OPEN),
         ([PLAIN, SALTED.answered(DIED)], FAIL),
         ([SALTED.answered(DIED)], OPEN),
@@ -185,9 +203,23 @@ def test_an_idle_stream(outcome: Literal["seen", "bound", "busy"], verdict: Verd
     assert idle(outcome).outcome("LIV-002").verdict is verdict
 
 
+def test_a_stream_that_others_disturb_was_not_idle() -> None:
+    assert idle("busy").outcome("LIV-002").reason == "the stream was not idle for the declared interval"
+
+
+def test_a_beat_that_comes_in_a_later_attempt_was_late() -> None:
+    story = Story(statement=Statement(bounds=Bounds(heartbeat_s=0.5)), can=()).begin()
+    story.note(IdleDone(outcome="bound", after_s=2.0, bound_s=2.0))
+    story.note(IdleDone(outcome="seen", after_s=0.5, bound_s=2.0))
+    outcome = story.outcome("LIV-002")
+    assert (outcome.verdict, outcome.witnesses) == (PASS, 1)
+    assert outcome.notes[0].startswith("late on a busy machine: an empty batch after 0.5 s without one")
+
+
 @pytest.mark.parametrize("outcome", ["seen", "bound"])
 def test_a_wait_without_a_declared_interval_decides_nothing(outcome: Literal["seen", "bound"]) -> None:
-    assert idle(outcome, None).outcome("LIV-002").verdict in (OPEN, Verdict.NOT_APPLICABLE)
+    judged = idle(outcome, None).outcome("LIV-002")
+    assert (judged.verdict, judged.reason) == (OPEN, "no interval is declared")
 
 
 def test_no_interval_is_no_claim() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence, Set
 
 from kvwire.judges.area import Area, Say, judge, unless
@@ -67,10 +68,9 @@ class Liveness(Area):
         """
         bound = self.context.statement.bounds.publish_ms
         calm = [attempt for attempt in attempts if attempt.held_ms < bound / 2]
-        long = [attempt for attempt in calm if attempt.longest_ms > bound]
-        for attempt in attempts:
-            if attempt.longest_ms <= bound:
-                say.saw(attempt.calls)
+        over = [attempt for attempt in attempts if attempt.longest_ms > bound]
+        long = [attempt for attempt in over if attempt in calm]
+        say.saw(sum(attempt.calls for attempt in attempts if attempt not in over))
         if len(long) >= ATTEMPTS and len(long) == len(calm):
             times = ", ".join(f"{attempt.longest_ms:.0f}" for attempt in long)
             say.broke(
@@ -78,10 +78,10 @@ class Liveness(Area):
                 f"{situation}: in {len(long)} attempts of {len(long)} a call that took {times} ms",
                 Where(record=long[0].record),
             )
-        elif len(long) == len(attempts) or not calm:
+        elif len(over) == len(attempts):
             say.open(f"{situation}: a call was too long, and too few attempts could be made to be sure")
-        elif long:
-            say.note(f"{situation}: a call took {long[0].longest_ms:.0f} ms, and the next ones did not")
+        elif over:
+            say.note(f"{situation}: a call took {over[0].longest_ms:.0f} ms, and the next ones did not")
 
     @judge(
         "KVW-LIV-002",
@@ -188,10 +188,12 @@ class Liveness(Area):
 
     def _saturated(self, records: Records, stalls: Stalls, patience: Patience) -> None:
         """A burst on a way that is stopped, the publisher's stop at once, and what passed when the way was free."""
-        begun = [at for at, (_, record) in enumerate(records) if isinstance(record.detail, BurstBegins)]
-        for at in begun:
-            burst = _Burst(records, at)
-            if burst.stop is None:
+        starts = [at for at, (_, record) in enumerate(records) if isinstance(record.detail, StartCall)]
+        for first, end in itertools.pairwise([0, *starts, len(records)]):
+            life = records[first:end]
+            begun = [at for at, (_, record) in enumerate(life) if isinstance(record.detail, BurstBegins)]
+            burst = _Burst(life, begun[-1]) if begun else None
+            if burst is None or burst.stop is None:
                 continue
             if burst.why_open:
                 self.sends_all.open(burst.why_open)
@@ -263,7 +265,7 @@ class Liveness(Area):
 
 
 class _Burst:
-    """What was accepted after a mark, and what came of it.
+    """What was accepted after a mark, and what came of it in the same life.
 
     ``last`` is the number that the last accepted batch has, ``seen`` the highest that came; ``missing`` counts those
     between them. ``dropped`` is by how many the counter of drops rose, ``uncounted`` how many were offered that were
@@ -286,8 +288,6 @@ class _Burst:
         earlier = counters[-1] if counters else StatsCall()
         for index, record in after:
             match record.detail:
-                case StartCall() | BurstBegins():
-                    break
                 case StopCall(refused=refused):
                     self.stop = index
                     self.why_open = f"the stop was refused: {refused}" if refused else ""
@@ -316,7 +316,6 @@ class _Burst:
                 f"{self.accepted} more: its counters are wrong"
             )
         if self.why_open or first is None or self.seen is None:
-            self.last = self.missing = 0
             return
         if offered is None or offered < (earlier.offered or 0) + len(taken):
             taken = [True] * self.accepted  # what was refused is not counted, and has no number
