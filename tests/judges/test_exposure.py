@@ -8,14 +8,15 @@ import pytest
 from tests.kit.instances import Instance
 from tests.kit.stories import Story
 
+from kvwire.conclusion.outcome import NOTHING
 from kvwire.judges.verdict import Reason, Verdict
-from kvwire.standard.statement import Statement
+from kvwire.standard.statement import Salt, Statement
 from kvwire.trace.marks import EndpointSeen, Witnesses
 
 
-def seen_at(endpoint: str, event: str = "HANDSHAKE_SUCCEEDED", **shown: Any) -> Story:
+def seen_at(endpoint: str, event: str = "HANDSHAKE_SUCCEEDED", *, salt: Salt = "none", **shown: Any) -> Story:
     """A stream that was found at an endpoint."""
-    story = Story()
+    story = Story(statement=Statement(salt=salt))
     story.note(EndpointSeen(endpoint=endpoint, **shown))
     story.monitor(event)
     return story
@@ -35,6 +36,7 @@ NEAR: list[tuple[str, dict[str, Any]]] = [
     ("tcp://node:5557", {"addresses": ["127.0.0.1"]}),
     ("ipc:///run/private/events", {"private": True}),
     ("ipc:///gone", {"private": None}),
+    ("inproc://10.0.0.7", {}),
 ]
 
 
@@ -67,6 +69,41 @@ def test_other_instances_count_too() -> None:
     assert story.outcome("EXP-002").verdict is Verdict.WARN
 
 
+# clear salts
+
+
+@pytest.mark.parametrize(("endpoint", "shown"), WIDE[:4])
+def test_whoever_reads_clear_salts_from_afar_is_asked_who_he_is(endpoint: str, shown: dict[str, Any]) -> None:
+    let_in = seen_at(endpoint, salt="clear", **shown).outcome("EXP-003")
+    assert (let_in.verdict, let_in.violations) == (Verdict.FAIL, 1)
+    turned_away = seen_at(endpoint, "HANDSHAKE_FAILED_AUTH", salt="clear", **shown)
+    assert turned_away.verdict("EXP-003") == (Verdict.PASS, 1)
+    with_keys = seen_at(endpoint, salt="clear", **shown)
+    with_keys.note(Witnesses(of=("live-a",), rcvhwm=1, maxmsgsize=1, reconnect_ms=1, curve=True))
+    assert with_keys.outcome("EXP-003").verdict is Verdict.INCONCLUSIVE
+    assert "CURVE keys" in with_keys.outcome("EXP-003").reason
+    nobody_came = seen_at(endpoint, "CONNECTED", salt="clear", **shown).outcome("EXP-003")
+    assert (nobody_came.verdict, nobody_came.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+    not_clear = seen_at(endpoint, **shown).outcome("EXP-003")
+    assert (not_clear.verdict, not_clear.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_CLAIMED)
+
+
+@pytest.mark.parametrize(("endpoint", "shown"), [*NEAR, WIDE[4]])
+def test_clear_salts_that_stay_on_their_host_are_nobodys_business(endpoint: str, shown: dict[str, Any]) -> None:
+    outcome = seen_at(endpoint, salt="clear", **shown).outcome("EXP-003")
+    assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)
+
+
+def test_clear_salts_of_other_instances_count_too() -> None:
+    story = Story(statement=Statement(salt="clear"))
+    endpoint = "tcp://127.0.0.1:25557"
+    Instance(story).accepts(endpoint).reached(endpoint).place(endpoint, listening=["0.0.0.0"])
+    assert story.outcome("EXP-003").verdict is Verdict.FAIL
+
+
+# the default
+
+
 @pytest.mark.parametrize(
     ("default", "private", "verdict"),
     [
@@ -86,6 +123,18 @@ def test_the_default_is_what_is_declared(default: str, private: bool | None, ver
     story.monitor("HANDSHAKE_SUCCEEDED")
     assert story.outcome("EXP-001").verdict is verdict
     assert story.outcome("EXP-002").reason == Reason.NOT_USED
+
+
+def test_a_directory_that_nobody_looked_at_leaves_the_default_open() -> None:
+    story = Story(statement=Statement(default_endpoint="ipc:///not/there"))
+    story.note(EndpointSeen(endpoint="ipc:///not/there", default=True))
+    assert story.outcome("EXP-001").reason.startswith("nothing shows who can enter the directory")
+
+
+@pytest.mark.parametrize("default", [None, "tcp://*:5557"])
+def test_where_nothing_was_looked_at_nothing_is_said_of_the_default(default: str | None) -> None:
+    outcome = Story(statement=Statement(default_endpoint=default)).outcome("EXP-001")
+    assert (outcome.verdict, outcome.reason) == (Verdict.INCONCLUSIVE, NOTHING)
 
 
 def test_where_the_adapter_bound_says_nothing_of_the_default() -> None:
