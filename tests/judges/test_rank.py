@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kit.instances import Instance
-from tests.kit.stories import T0, Event, Story, blocks, cleared, pack, payload, stored, thrice
+from tests.kit.stories import T0, Event, Story, blocks, cleared, pack, payload, removed, stored, thrice
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
@@ -65,7 +65,8 @@ def test_ranks_that_mind_their_own_business() -> None:
     story, members = deployment()
     work(members)
     outcomes = story.outcomes()
-    assert {name: outcomes[name].witnesses for name in ("RNK-003", "RNK-004", "SEQ-005")} == {
+    assert {name: outcomes[name].witnesses for name in ("RNK-002", "RNK-003", "RNK-004", "SEQ-005")} == {
+        "RNK-002": 9,
         "RNK-003": 12,
         "RNK-004": 12,
         "SEQ-005": 9,
@@ -78,6 +79,23 @@ def test_every_rank_says_that_it_is_rank_0() -> None:
     work(members, tag=(0, 0, 0))
     assert verdicts(story) == [FAIL, PASS, PASS]
     assert story.outcome("RNK-003").violations == 8
+
+
+def test_a_batch_of_a_rank_that_tells_none_shows_nothing_of_what_it_tells() -> None:
+    story, members = deployment(2)
+    work(members, 2)
+    members[1].sends(2, rank=None)
+    outcomes = story.outcomes()
+    assert [(outcomes[n].verdict, outcomes[n].witnesses) for n in ("RNK-002", "RNK-003")] == [(PASS, 2), (PASS, 4)]
+
+
+def test_tokens_that_several_ranks_were_given_tell_of_none() -> None:
+    story, members = deployment(2)
+    work(members, 2)
+    for member in members:
+        member.cache(*tokens(0, 9))
+    members[1].sends(2, announced(0, 9), rank=1)
+    assert story.verdict("RNK-004") == (PASS, 4)
 
 
 def test_one_counter_for_all() -> None:
@@ -111,6 +129,17 @@ def test_a_rank_without_a_stream() -> None:
     assert "no block on it" in story.outcome("RNK-004").findings[0].seen
 
 
+def test_a_rank_that_nobody_got_to_is_not_without_a_stream() -> None:
+    story, members = deployment(2)
+    work(members)
+    members.append(Instance(story, "instance-2").accepts("ipc:///run/kv", "ipc:///run/kv_dp2", rank=2, world=3))
+    story.note(Ranks(members={member.name: rank for rank, member in enumerate(members)}))
+    members[2].cache(*tokens(2, 0))
+    thrice(lambda: members[2].note(TailDone(outcome="bound", after_s=1.0, bound_s=1.0)))
+    outcome = story.outcome("RNK-004")
+    assert (outcome.verdict, outcome.reason) == (OPEN, "no handshake with rank 2")
+
+
 def test_all_ranks_on_one_stream() -> None:
     story, members = deployment(2)
     for block in range(4):
@@ -124,7 +153,8 @@ def test_nothing_of_any_rank_tells_nothing() -> None:
     story, members = deployment()
     for rank, member in enumerate(members):
         member.cache(*tokens(rank, 0))
-    assert verdicts(story)[1] is OPEN
+    outcome = story.outcome("RNK-004")
+    assert (outcome.verdict, outcome.reason) == (OPEN, "no block of any rank was seen")
 
 
 def test_no_ranks_could_be_started() -> None:
@@ -180,6 +210,15 @@ def test_a_block_that_one_rank_holds_and_another_announces() -> None:
     assert outcome.findings[0].seen == "1 of them on the stream of rank 1 alone"
 
 
+@pytest.mark.parametrize("end", [removed(["0/0"]), cleared()])
+def test_a_block_that_a_stream_announced_and_ended_is_on_it_no_more(end: Event) -> None:
+    story, members = deployment(2)
+    members[1].sends(0, stored(["0/0"]), rank=1).sends(1, end, rank=1)
+    holds(members[0], (0, 0))
+    holds(members[1])
+    assert story.outcome("RNK-004").violations == 0
+
+
 # --- ranks that wait for each other
 
 
@@ -228,6 +267,23 @@ def test_a_rank_waits_for_no_other(told: list[tuple[str, str]], verdict: Verdict
     assert waits(*told).outcome("RNK-005").verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ([("none", "bound")], "nothing was heard of a rank alone, before there were others"),
+        ([ALONE, *SILENT, ("busy", "bound")], "rank 0 was not heard while the other ranks were idle, nor when they"),
+        ([ALONE, *HANGS[:2]], "rank 0 was not heard while the other ranks were idle, and too few attempts"),
+    ],
+)
+def test_why_nobody_knows_whether_a_rank_waits(told: list[tuple[str, str]], why: str) -> None:
+    assert waits(*told).outcome("RNK-005").reason.startswith(why)
+
+
+def test_a_rank_that_was_not_heard_once_is_a_remark() -> None:
+    (note,) = waits(ALONE, ("idle", "bound"), ("idle", "heard")).outcome("RNK-005").notes
+    assert note == "rank 0 was not heard in one attempt while the other ranks were idle, and in others it was"
+
+
 def test_a_rank_that_waits_is_told_with_what_the_others_were() -> None:
     (silent,) = waits(ALONE, *SILENT, ("busy", "heard"), rank=2).outcome("RNK-005").findings
     assert silent.expected == "a batch of rank 2 within 2 s of its work, while the other ranks were idle"
@@ -256,23 +312,25 @@ TOLD = BoundAt(endpoint="ipc:///x", tp=1, pp=2, cp=1)
 
 
 @pytest.mark.parametrize(
-    ("calls", "verdict"),
+    ("calls", "verdict", "why"),
     [
-        ([WHOLE, PIECES.answered({"refused": "pipeline parallelism of 2"})], PASS),
-        ([WHOLE, PIECES.answered({"bound": TOLD})], FAIL),
-        ([WHOLE, PIECES.answered({"bound": BoundAt(endpoint="ipc:///x")})], OPEN),
-        ([WHOLE, PIECES.answered({"refused": "adapter: no option pp"})], OPEN),
-        ([WHOLE, PIECES.answered({"error": "it ended"})], OPEN),
-        ([PIECES.answered({"refused": "pp? no"})], OPEN),
-        ([WHOLE.answered({"refused": "tp? no"}), PIECES.answered({"refused": "pp? no"})], OPEN),
+        ([WHOLE, PIECES.answered({"refused": "pipeline parallelism of 2"})], PASS, ""),
+        ([WHOLE, PIECES.answered({"bound": TOLD})], FAIL, ""),
+        ([WHOLE, PIECES.answered({"bound": BoundAt(endpoint="ipc:///x")})], OPEN, "the adapter does not say"),
+        ([WHOLE, PIECES.answered({"refused": "adapter: no option"})], OPEN, "adapter: no option: the adapter refused"),
+        ([WHOLE, PIECES.answered({"error": "it ended"})], OPEN, "the adapter failed: it ended"),
+        ([PIECES.answered({"refused": "pp? no"})], OPEN, "no topology is taken"),
+        ([WHOLE.answered({"refused": "tp? no"}), PIECES.answered({"refused": "pp? no"})], OPEN, "no topology is taken"),
     ],
 )
-def test_blocks_in_pieces_have_no_stream(calls: list[StartCall], verdict: Verdict) -> None:
+def test_blocks_in_pieces_have_no_stream(calls: list[StartCall], verdict: Verdict, why: str) -> None:
     story = Story(sets=()).begin()
     one = Instance(story)
     for call in calls:
         one.note(call)
-    assert story.outcome("RNK-006").verdict is verdict
+    outcome = story.outcome("RNK-006")
+    assert outcome.verdict is verdict
+    assert outcome.reason.startswith(why)
 
 
 # --- one stream
@@ -335,6 +393,14 @@ def test_a_rank_that_the_adapter_passes_on_is_not_the_publishers() -> None:
     assert story.outcome("RNK-002").reason == Reason.OURS
     story.send(content=payload(rank=9, ts=T0 + 99))
     assert speaks(story) == {"RNK-002": 1}
+
+
+def test_a_rank_that_the_adapter_passes_on_is_not_judged_under_a_number_that_is_used_again() -> None:
+    story = Story(sets=("engine", "ts", "rank"))
+    story.publish(stored("a"))
+    ts = story.offer(stored("b"), rank=3)
+    story.live(0, payload(stored("b"), ts=ts, rank=3))
+    assert {name for name in story.witnessed() if name.startswith("RNK")} == set()
 
 
 # --- caches that are off the stream

@@ -84,7 +84,7 @@ class Instance:
         self.note(PublishCall(batch=batch_projection(self.story.tick(), events, 0), accepted=accepted))
         return self
 
-    def sends(self, number: int, *events: Event, rank: int = 0) -> Instance:
+    def sends(self, number: int, *events: Event, rank: int | None = 0) -> Instance:
         """It sent a batch, and our subscriber heard it."""
         content = payload(*events, ts=self.story.tick(), rank=rank)
         self.record(Source.LIVE_A, frames=(b"kv", number_frame(number), content))

@@ -66,7 +66,6 @@ class Rank(Area):
             return
         if not ranks:
             self.one_stream_each.open(why_no_ranks(self.context.instances))
-            return
         members = {name: self.context.instances.get(name, ()) for name in ranks}
         batches = {name: _batches(records) for name, records in members.items()}
         for name, found in batches.items():
@@ -224,12 +223,12 @@ class Rank(Area):
         missed = [attempt for attempt in calm if attempt.told.outcome != "heard"]
         heard = sum(attempt.told.outcome == "heard" for attempt in attempts)
         say.saw(heard)
+        if heard and not missed:
+            return
         at, first, _ = (missed or attempts)[0]
         situation = f"while the other ranks were {first.peers}"
         if missed and len(missed) < len(calm):
             say.note(f"rank {first.rank} was not heard in one attempt {situation}, and in others it was")
-        elif not missed and heard:
-            return
         elif any(told.instance not in (beside if told.outcome == "bound" else alone) for _, told, _ in missed):
             say.open(f"rank {first.rank} was not heard {situation}, nor when they had work too")
         elif not sure((wait for _, _, wait in missed), 0.0 if first.outcome == "ended" else PAUSE_S):
@@ -301,7 +300,7 @@ def _announced(batches: Sequence[Batch]) -> frozenset[int]:
             there.clear()
         elif event.kind == "stored":
             there.update(event.hashes)
-        elif event.kind == "removed":
+        else:
             there.difference_update(event.hashes)
     return frozenset(there)
 
