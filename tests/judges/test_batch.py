@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.kit.stories import T0, Story, cleared, pack, payload, stored
 
+from kvwire.judges.batch import Ticks
 from kvwire.judges.verdict import Reason, Verdict
 
 PASS, FAIL, WARN, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE
@@ -187,6 +188,16 @@ def test_how_fine_a_clock_is(stamps: list[float], verdict: Verdict) -> None:
     story = ticking(stamps)
     assert story.outcome("BAT-007").verdict is verdict
     assert set(story.spoken()) <= {"BAT-007"}
+
+
+def test_stamps_that_are_taken_several_at_once_come_to_the_same() -> None:
+    one, several = Ticks(), Ticks()
+    several.extend([])
+    for at in range(0, len(BUSY), 4):
+        several.extend(BUSY[at : at + 4])
+    for ts in BUSY:
+        one.add(ts)
+    assert vars(several) == vars(one)
 
 
 def test_a_coarse_clock_tells_nothing_where_no_life_was_seen_from_its_beginning() -> None:

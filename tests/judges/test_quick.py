@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.finding import steady
 from tests.kit.stories import Event, Story, block, cleared, everything, payload, removed, stored
-from tests.kit.whole import Told, passing, told
+from tests.kit.whole import Told, passing, told, whole
 
 from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Stream
 from kvwire.conclusion.judging import records_of
@@ -127,6 +127,12 @@ def test_a_window_group_goes_the_quick_way(memory: int, exceeded: bool) -> None:
     assert ("the memory for window groups was exceeded" in str(said["KVW-CHN-002"])) is exceeded
 
 
+def test_a_coarse_clock_is_shown_by_the_last_of_its_stamps() -> None:
+    sent = [payload(stored([at]) if at else cleared(), ts=float(at // 10)) for at in range(40)]
+    (finding,) = alike(heard(sent, Statement(algorithm="opaque")))["KVW-BAT-007"][4]
+    assert (finding.seen, finding.where.number) == ("40 stamps, all of them whole multiples of 1 s", "39")
+
+
 # --- streams at random ---------------------------------------------------------------------------------------------
 
 NAMES = st.integers(0, 9)
@@ -213,6 +219,19 @@ def test_it_takes_what_it_was_made_for_and_nothing_else(
 ) -> None:
     count = taken(heard(list(_stores(**more)), statement))
     assert (count > 50) if quick else not count
+
+
+@pytest.mark.parametrize(("topic", "rank"), [("kv", 0), (None, None)])
+def test_what_is_counted_of_a_clean_stream_is_what_it_shows_as_a_whole(topic: str | None, rank: int | None) -> None:
+    story = Story(
+        replay=False, statement=Statement(algorithm="opaque"), declared_topic=topic, declared_rank=rank, can=()
+    )
+    for number, content in enumerate(_stores()):
+        story.live(number, content, by="a")
+    trace = story.trace()
+    said = told(judged(trace, quick=True).showing.tallies)
+    assert said == told(whole(trace, story.info).tallies)
+    assert ("KVW-RNK-003" in said, "KVW-ENV-003" in said) == (rank is not None, topic is not None)
 
 
 def test_a_finding_behind_batches_that_were_counted_names_the_batch_that_stored_its_block() -> None:
