@@ -10,6 +10,7 @@ from tests.kit.stories import Story, stored, thrice
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Bounds, Statement
+from kvwire.trace.attempts import NS
 from kvwire.trace.calls import BurstCall, CacheCall, StartCall
 from kvwire.trace.marks import FaultDone, IdleDone, StrainBegins, StrainDone
 from kvwire.wire.projection import batch_projection
@@ -24,6 +25,7 @@ def attempt(story: Story, *took_ms: float, situation: str = "full queue", held_u
     taken = tuple(round(1000 * ms) for ms in took_ms)
     story.note(BurstCall(batches=batches, accepted=(True,) * len(taken), blocked_us=taken))
     if held_up_s:
+        story.now_ns += round(NS * held_up_s)
         story.stands_still(seconds=held_up_s)
     story.note(StrainDone(situation=situation))
 
