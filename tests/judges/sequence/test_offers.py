@@ -7,7 +7,7 @@ from tests.kit.stories import T0, Story, cleared, payload, removed, stored, thri
 
 from kvwire.judges.verdict import Verdict
 from kvwire.standard.statement import Bounds, Statement
-from kvwire.trace.calls import CacheCall, Call, ResetCall, RestartCall, StatsCall, StopCall
+from kvwire.trace.calls import CacheCall, Call, ResetCall, RestartCall, StartCall, StatsCall, StopCall
 from kvwire.trace.marks import TailDone
 
 PASS, OPEN = Verdict.PASS, Verdict.INCONCLUSIVE
@@ -227,6 +227,49 @@ def test_a_full_queue_may_lose(queue: int | None) -> None:
         OPEN,
         "an accepted batch was not seen; 2 others may have filled the queue",
     )
+
+
+@pytest.mark.parametrize("earlier", ["", "x"])
+@pytest.mark.parametrize("call", [RestartCall(), StartCall()])
+def test_what_waited_when_a_life_ended_is_not_owed_by_the_next(call: Call, earlier: str) -> None:
+    """Whether an offer before it was seen or none was."""
+    story = publishing(Statement(queue=100, ring=1000))
+    for name in earlier:
+        story.publish(stored(name))
+    story.offer(stored("a"))
+    story.note(call)
+    story.restart()
+    story.begin()
+    story.publish(stored("b"))
+    story.replay()
+    assert story.verdict("SEQ-009") == (OPEN, 1 + len(earlier))
+    assert story.outcome("SEQ-009").reason == "an accepted batch was not seen, and no later one of its life"
+    story.offer(stored("c"))
+    story.drop()
+    story.publish(stored("d"))
+    story.replay()
+    assert story.outcome("SEQ-009").violations == 1
+
+
+def test_what_waited_when_a_life_ended_takes_no_room_in_the_next() -> None:
+    story = publishing(Statement(queue=10, ring=1000))
+    for name in "abc":
+        story.offer(stored(name))
+    story.restart(ours=True)
+    story.begin()
+    story.offer(stored("x"), accepted=False)
+    story.drop()
+    story.publish(stored("y"))
+    assert story.outcome("SEQ-009").findings[0].expected.startswith("a batch accepted while 0 others wait")
+
+
+def test_numbers_whose_bytes_stand_in_another_order_tell_nothing_of_losses() -> None:
+    story = publishing()
+    story.next = 2**56
+    story.publish(stored("a"))
+    story.offer(stored("b"))
+    story.publish(stored("c"))
+    assert story.outcome("SEQ-009").reason == "the numbers count nothing"
 
 
 def test_a_batch_that_was_not_accepted_is_not_lost() -> None:

@@ -198,7 +198,7 @@ class Offers(Area):
         queue = self.context.statement.queue or 1
         if waiting >= queue:
             say.open(f"an accepted batch was not seen; {waiting} others may have filled the queue")
-        elif after is not None and before is not None and before.life != after.life:
+        elif after is not None and self._in_later_life(offer, before, after):
             say.open("an accepted batch was not seen, and no later one of its life")
         elif (how := self._never(offer) if after is None else self._lost(before, after, offered)) is None:
             say.open("an accepted batch was not seen, and no complete replay answer tells why")
@@ -208,6 +208,12 @@ class Offers(Area):
                 f"no batch with it: {how}",
                 Where(record=offer.record),
             )
+
+    def _in_later_life(self, offer: Offer, before: Anchor | None, after: Anchor) -> bool:
+        """Whether what was seen after an offer can be of a later life, into which nothing that waits is carried."""
+        if before is not None and before.life != after.life:
+            return True
+        return any(begins and offer.record < at < after.offer.record for at, begins in self.calls)
 
     def _lost(self, before: Anchor | None, after: Anchor, offered: Offered) -> str | None:
         """How it is known that nothing else came between two offers; None when it is not."""
