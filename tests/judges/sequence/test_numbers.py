@@ -8,6 +8,7 @@ from tests.kit.stories import T0, Story, cleared, foreign, payload, stored
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
 from kvwire.trace.calls import RestartCall, StatsCall
+from kvwire.wire.framing import END_SEQUENCE
 
 PASS, WARN, OPEN = Verdict.PASS, Verdict.WARN, Verdict.INCONCLUSIVE
 
@@ -225,6 +226,12 @@ def test_the_number_of_the_end_marker() -> None:
     assert speaks(story) == {"SEQ-006"}
 
 
+def test_the_end_marker_of_a_replay_without_topics_is_no_live_number() -> None:
+    story = Story().told(1)
+    story.answer(story.ask(), b"", END_SEQUENCE, b"")
+    assert speaks(story) == set()
+
+
 def test_two_senders_on_one_endpoint() -> None:
     """A relay passes two publishers on: each number comes twice."""
     story = Story()
@@ -260,6 +267,17 @@ def test_an_epoch_for_each_incarnation() -> None:
     story = named("a", "b", "a")
     assert speaks(story) == {"SEQ-020"}
     assert story.outcome("SEQ-020").findings[0].seen == "epoch 'a' in incarnation 2, which incarnation 0 had"
+
+
+def test_a_disconnect_may_hide_that_another_incarnation_names_itself() -> None:
+    """Where nothing but numbers is missing, the first epoch is that of the incarnation."""
+    for between, epoch, seen in (("disconnect", "b", 1), ("disconnect", "a", 0), ("drop", "b", 0)):
+        story = Story()
+        story.send({**cleared(), "epoch": "a"})
+        getattr(story, between)()
+        story.send({**cleared(), "epoch": epoch})
+        assert story.outcome("SEQ-020").witnesses == seen
+        assert speaks(story) == set()
 
 
 def test_one_batch_that_two_incarnations_begin_with_is_no_second_naming() -> None:
@@ -317,6 +335,9 @@ def test_each_restart_is_an_occasion_and_one_without_a_sight_of_the_new_life_is_
 def test_a_restart_seen_from_0_needs_no_replay() -> None:
     story = Story(replay=False).told(4)
     story.restart(ours=True)
+    story.told(2)
+    assert story.verdict("SEQ-007") == (PASS, 1)
+    story.restart()  # by itself
     story.told(2)
     assert story.verdict("SEQ-007") == (PASS, 1)
 

@@ -137,6 +137,16 @@ def test_a_batch_that_cannot_be_encoded_takes_one_number(burnt: int, broken: boo
     assert story.verdict("SEQ-009") == (PASS, 2)
 
 
+@pytest.mark.parametrize("error", [None, "it ended"])
+def test_a_batch_that_came_to_grief_was_not_dropped_for_a_full_queue(error: str | None) -> None:
+    story = told(queue=100)
+    story.publish(*pair("x"))
+    story.note(FaultCall(kind="encode", error=error))
+    story.drop()
+    story.publish(*pair("y"))
+    assert story.verdict("SEQ-009") == (PASS, 2)
+
+
 def test_a_fault_that_was_refused_is_no_offer() -> None:
     story = told()
     story.publish(*pair("x"))
@@ -180,6 +190,32 @@ def test_a_tail_that_never_came() -> None:
 @pytest.mark.parametrize("missing", ["asked", "waited"])
 def test_a_tail_that_nobody_waited_for_may_be_under_way(missing: str) -> None:
     assert stalled(queue=100, **{missing: False}).outcome("SEQ-009").verdict is OPEN
+
+
+def test_a_tail_that_a_restart_ended_is_not_awaited_any_more() -> None:
+    story = stalled(queue=100, asked=False, waited=False)
+    story.restart(ours=True)
+    thrice(lambda: story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0)))
+    story.told(2)
+    story.replay()
+    assert story.outcome("SEQ-009").verdict is OPEN
+
+
+def test_where_nothing_can_be_asked_for_again_the_live_stream_tells() -> None:
+    story = Story(sets=("engine", "ts"), statement=Statement(queue=100), replay=False).begin()
+    story.publish(*pair("x"))
+    story.offer(*pair("y"))
+    thrice(lambda: story.note(TailDone(outcome="bound", after_s=5.0, bound_s=5.0)))
+    (finding,) = story.outcome("SEQ-009").findings
+    assert finding.seen.endswith("nothing came within the bound that it was waited for")
+
+
+def test_a_tail_that_came_after_all_begins_the_attempts_anew() -> None:
+    story = stalled(queue=100, waited=False)
+    for outcome in ("bound", "bound", "seen", "bound"):
+        story.note(TailDone(outcome=outcome, after_s=5.0, bound_s=5.0))
+    story.replay()
+    assert story.outcome("SEQ-009").verdict is OPEN
 
 
 def test_a_tail_behind_a_queue_that_may_be_full() -> None:
