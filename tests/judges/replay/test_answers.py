@@ -98,6 +98,13 @@ def test_a_replayed_batch_that_differs_from_the_live_one(
     assert offset == (0 if frame == "topic" else len(story.retained[1]) - 1)
 
 
+def test_a_batch_that_differs_in_two_frames_is_one_finding() -> None:
+    story = Story().told(1)
+    exchange(story, (b"", b"other", number_frame(0), foreign(0)), END_MARKER)
+    assert story.outcome("REP-001").violations == 1
+    assert story.place("REP-001")[1] == "topic"
+
+
 def test_a_batch_that_nobody_heard_live_is_not_compared() -> None:
     story = Story().told(2)
     story.send(by="")
@@ -131,6 +138,21 @@ def test_messages_of_no_form() -> None:
     exchange(story, (TOPIC, number_frame(0), story.retained[0]), END_MARKER)  # the delimiter is missing
     assert "REP-001" in speaks(story)
     assert story.outcome("REP-001").findings[0].seen.startswith(f"3 frames: {TOPIC.hex()} | 0000000000000000 | ")
+    exchange(story, (TOPIC,), (TOPIC, TOPIC), END_MARKER)
+    assert story.outcome("REP-001").violations == 2  # one an answer
+
+
+def test_a_number_of_four_bytes_is_compared_with_nothing() -> None:
+    story = Story().told(2)
+    exchange(story, batch(story, 0), (b"", TOPIC, b"\0\0\0\x01", story.retained[1]), END_MARKER)
+    assert story.verdict("REP-001") == (PASS, 1)
+    assert story.verdict("REP-002") == (PASS, 1)
+
+
+def test_an_answer_that_is_not_over_shows_nothing() -> None:
+    story = Story().told(2)
+    story.answer(story.ask(), *batch(story, 1))
+    assert not {name for name in story.witnessed() if name.startswith("REP")}
 
 
 # --- REP-002 ------------------------------------------------------------------------------------------------------
@@ -141,13 +163,14 @@ def test_messages_of_no_form() -> None:
     [
         ([0, 1, 2], "number 0 as the first"),
         ([1, 2, 2], "number 2 after 2"),
-        ([2, 1], "number 1 after 2"),
+        ([2, 1, 0], "number 1 after 2"),
     ],
 )
 def test_numbers_below_the_start_twice_or_falling(numbers: list[int], seen: str) -> None:
     story = Story().told(3)
     exchange(story, *(batch(story, number) for number in numbers), END_MARKER, start=1)
     assert speaks(story) == {"REP-002"}
+    assert story.outcome("REP-002").violations == 1
     assert story.outcome("REP-002").findings[0].seen == seen
 
 
@@ -184,11 +207,31 @@ def test_batches_behind_the_marker() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["disconnected", "count"])
-def test_an_answer_that_was_cut_short_stays_open(outcome: str) -> None:
+@pytest.mark.parametrize(("start", "name"), [(0, "REP-003"), (FUTURE, "REP-004")])
+def test_an_answer_that_was_cut_short_stays_open(outcome: str, start: int, name: str) -> None:
     story = Story().told(2)
-    exchange(story, batch(story, 0), outcome=outcome)
-    assert story.verdict("REP-003") == (OPEN, 0)
+    exchange(story, start=start, outcome=outcome)
+    assert story.verdict(name) == (OPEN, 0)
+    assert "marker: " in story.outcome(name).reason
     assert speaks(story) == set()
+
+
+def test_an_answer_that_another_one_overtook_ended_without_a_marker() -> None:
+    story = Story().told(2)
+    exchange(story, batch(story, 0), outcome="overtaken")
+    assert speaks(story) == {"REP-003"}
+    story = Story().told(2)
+    exchange(story, start=FUTURE, outcome="overtaken")
+    assert speaks(story) == {"REP-004"}
+
+
+@pytest.mark.parametrize(("start", "name"), [(0, "REP-003"), (FUTURE, "REP-004")])
+def test_a_marker_that_came_in_a_later_attempt_was_late(start: int, name: str) -> None:
+    story = Story().told(1)
+    exchange(story, start=start, outcome="timeout")
+    story.replay(start)
+    assert speaks(story) == set()
+    assert [note[:23] for note in story.outcome(name).notes] == ["late on a busy machine:"]
 
 
 def test_nothing_to_send_and_no_marker() -> None:
@@ -205,6 +248,8 @@ def test_a_start_in_the_future_under_pressure_may_stay_without_an_answer(situati
     client = story.ask(7, situation=situation)
     story.done(client, "vanished" if situation == "vanishing" else "bound")
     assert "REP-004" not in speaks(story)
+    story.replay(7, situation=situation)
+    assert story.verdict("REP-004") == (PASS, 1)
 
 
 def test_two_markers_for_nothing() -> None:
@@ -219,6 +264,7 @@ def test_a_payload_in_the_marker() -> None:
     exchange(story, batch(story, 0), (b"", b"", END_SEQUENCE, pack([0, 0])))
     assert speaks(story) == {"REP-014"}
     assert story.place("REP-014") == (None, "payload", 0, "920000")
+    assert "REP-015" not in story.witnessed()
 
 
 @pytest.mark.parametrize(("content", "used"), [(pack([0, 0]), 1), (pack([3, 0]), 0), (b"junk", 0), (b"", 0)])
@@ -262,6 +308,19 @@ def test_the_marker_alone_is_a_permission() -> None:
     assert malformed("frames-three").outcome("REP-016").reason == Reason.NOT_USED
 
 
+def test_a_publisher_that_heeds_no_start_may_answer_the_request_behind_the_malformed_one() -> None:
+    for heedless, ends, broken in ((True, 1, False), (True, 2, True), (False, 1, True)):
+        story = Story().told(2)
+        exchange(story, *(batch(story, number) for number in range(0 if heedless else 1, 2)), END_MARKER, start=1)
+        client = story.ask(None, "frames-three")
+        story.note(ReplayBehind(client=client, start=str(FUTURE)))
+        for frames in (batch(story, 0), batch(story, 1), *[END_MARKER] * ends):
+            story.answer(client, *frames)
+        story.done(client)
+        assert story.outcome("REP-005").verdict is (FAIL if broken else OPEN)
+        assert story.outcome("REP-016").reason == Reason.NOT_USED
+
+
 def test_the_next_request_after_a_malformed_one() -> None:
     story = malformed("frames-three")
     story.replay(1)
@@ -272,10 +331,25 @@ def test_the_next_request_after_a_malformed_one() -> None:
     assert story.outcome("REP-007").verdict is OPEN
     exchange(story, outcome="timeout")
     assert speaks(story) == {"REP-007"}
+    story = malformed("frames-three")
+    exchange(story, (TOPIC,), outcome="overtaken")
+    assert story.spoken()["REP-007"].endswith("; 1 messages of another shape, the first of 1 frames")
 
 
-@pytest.mark.parametrize(("answer", "spoken"), [((END_MARKER,), set()), ((), {"REP-007"})])
-def test_the_next_request_on_the_same_connection(answer: tuple[tuple[bytes, ...], ...], spoken: set[str]) -> None:
+def test_the_next_request_is_one_also_where_its_connection_ended() -> None:
+    story = malformed("frames-three")
+    exchange(story, outcome="disconnected")
+    story.replay()
+    assert story.verdict("REP-007") == (OPEN, 0)
+    assert story.outcome("REP-007").reason == "no answer: the connection ended in the middle of it"
+
+
+@pytest.mark.parametrize(
+    ("answer", "spoken", "alone"), [((END_MARKER,), set(), 0), ((END_MARKER,) * 2, set(), 1), ((), {"REP-007"}, 0)]
+)
+def test_the_next_request_on_the_same_connection(
+    answer: tuple[tuple[bytes, ...], ...], spoken: set[str], alone: int
+) -> None:
     story = Story().told(2)
     story.replay()
     story.replay(FUTURE)
@@ -289,6 +363,8 @@ def test_the_next_request_on_the_same_connection(answer: tuple[tuple[bytes, ...]
         thrice(lambda: story.done(client, "timeout"))
     assert speaks(story) == spoken
     assert story.outcome("REP-007").witnesses == 1
+    assert story.outcome("REP-016").witnesses == alone
+    assert story.verdict("REP-005") == ((PASS, 1) if answer else (OPEN, 0))
 
 
 def test_a_publisher_that_never_answers_is_not_blamed_for_what_came_before() -> None:

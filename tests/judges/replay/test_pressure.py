@@ -97,6 +97,7 @@ def test_an_answer_that_breaks_off_after_a_pause_is_a_warning() -> None:
     assert finding.expected == "10 batches and the end marker after a pause within 10 s"
     assert finding.seen == "4 batches and no end marker (receive high-water mark 1)"
     assert speaks(story) == {"REP-010"}
+    assert story.verdict("REP-009") == (OPEN, 0)  # neither given up nor ended: nothing tells
 
 
 def test_an_answer_that_never_came_after_a_pause_is_a_warning_too() -> None:
@@ -220,6 +221,18 @@ def test_going_on_from_elsewhere(numbers: list[int], seen: str) -> None:
     assert finding.seen == seen
 
 
+def test_only_who_paused_is_owed_the_oldest_retained() -> None:
+    story = Sent(ring=10)
+    story.told(10)
+    beyond = Paused(story, situation="beyond")
+    for _ in range(6):
+        story.send()
+    beyond.gets(0, [0, 1, 8, 9])
+    story.replay()
+    assert speaks(story) == set()
+    assert "REP-020" not in story.witnessed()
+
+
 def test_breaking_off_at_an_eviction() -> None:
     """Only where the publisher otherwise goes on after a pause; else it gave the client up for the pause."""
     story, paused = evicting()
@@ -264,6 +277,18 @@ def test_requests_that_are_dropped_are_dropped_without_an_end_marker() -> None:
     assert speaks(story) == opened(story) == set()
 
 
+@pytest.mark.parametrize("outcome", ["over", None])
+def test_a_request_beyond_whose_end_nobody_heard_was_not_dropped_for_sure(outcome: str | None) -> None:
+    story = Sent()
+    story.told(10)
+    beyond = Paused(story, situation="beyond")
+    if outcome is not None:
+        story.done(beyond.clients[0], outcome)
+    story.replay()
+    assert story.outcome("REP-017").reason == Reason.NOT_USED
+    assert "REP-009" not in story.witnessed()
+
+
 def test_an_end_marker_for_a_request_that_was_dropped() -> None:
     story = Sent()
     story.told(10)
@@ -288,6 +313,28 @@ def test_a_client_that_is_not_served(situation: str, requirement: str) -> None:
     story.replay(situation=situation, marker=False)
     assert speaks(story) == {requirement}
     assert story.verdict(requirement) == (FAIL, 2)
+
+
+@pytest.mark.parametrize(("situation", "requirement"), [("beside", "REP-012"), ("after", "REP-018")])
+def test_how_else_an_answer_can_end(situation: str, requirement: str) -> None:
+    for outcome, verdict in (("over", OPEN), ("count", OPEN), ("disconnected", FAIL), (None, OPEN)):
+        story = Story().told(4)
+        client = story.ask(situation=situation)
+        if outcome is not None:
+            story.done(client, outcome)
+        assert story.outcome(requirement).verdict is verdict
+        assert (requirement in opened(story)) is (outcome in ("over", "count"))
+
+
+def test_an_answer_that_came_in_a_later_attempt_was_late() -> None:
+    story = Story().told(4)
+    for situation in ("together", "after"):
+        story.replay(situation=situation, marker=False, attempts=1)
+        story.replay(situation=situation)
+    live(story, "vanished", "bound")
+    live(story, "vanished")
+    assert speaks(story) == opened(story) == set()
+    assert (len(story.outcome("REP-012").notes), len(story.outcome("REP-018").notes)) == (1, 2)
 
 
 def test_an_end_that_came_after_the_bound_is_no_end_in_time() -> None:
@@ -349,6 +396,24 @@ def test_live_batches_that_are_late_without_replay_too() -> None:
     assert opened(story) == {"REP-011"}
 
 
+def test_live_batches_that_are_late_under_replay_and_come() -> None:
+    story = Story().told(4)
+    live(story, "replay", "bound")
+    live(story, "replay")
+    assert story.verdict("REP-011") == (PASS, 1)
+    assert len(story.outcome("REP-011").notes) == 1
+
+
+@pytest.mark.parametrize("between", ["nothing", "replay", "vanished"])
+def test_what_is_late_before_and_after_something_came_is_late_twice(between: During) -> None:
+    story = Story().told(4)
+    thrice(lambda: live(story, "replay", "bound"))
+    live(story, between)
+    assert story.outcome("REP-011").violations == 1
+    thrice(lambda: live(story, "replay", "bound"))
+    assert story.outcome("REP-011").violations == 2
+
+
 # --- memory -------------------------------------------------------------------------------------------------------
 
 
@@ -381,6 +446,14 @@ def test_memory_that_grows_with_the_requests() -> None:
 def test_too_little_asked_to_tell(requests: int, ring: int) -> None:
     story = loaded(10 * MIB, requests, ring)
     assert opened(story) == {"REP-019"}
+
+
+def test_each_load_is_compared_with_what_was_before_it() -> None:
+    """What grew under the first load is there before the second, and what is freed between them is no growth."""
+    story = loaded(20 * MIB)
+    story.note(ReplayLoad(phase="before", rss=300 * MIB, answer_bytes=MIB, batches=100))
+    story.note(ReplayLoad(phase="under", rss=300 * MIB, answer_bytes=MIB, batches=100))
+    assert story.verdict("REP-019") == (PASS, 1)
 
 
 def test_an_undeclared_ring_is_taken_as_it_was_found() -> None:
