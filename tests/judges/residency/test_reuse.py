@@ -7,13 +7,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.kit.stories import Event, Story, block, everything, removed
+from tests.kit.stories import Event, Story, block, cleared, everything, removed
 
 from kvwire.conclusion.judging import judge_stream
 from kvwire.judges.verdict import Verdict
 from kvwire.standard import registry
 from kvwire.standard.statement import Statement
-from kvwire.trace.calls import BoundAt, CacheCall, Place, ResidentCall, StartCall
+from kvwire.trace.calls import (
+    BoundAt,
+    BurstCall,
+    CacheCall,
+    Call,
+    FaultCall,
+    Place,
+    PublishCall,
+    ResetCall,
+    ResidentCall,
+    StartCall,
+)
 from kvwire.trace.marks import Settled
 from kvwire.wire.events import TWO_64
 
@@ -149,7 +160,67 @@ def test_events_under_way_accuse_nobody() -> None:
     assert reused(story)["RES-003"] == (PASS, 1)
 
 
+def test_what_was_missing_is_no_matter_once_it_is_asked_for_again_or_ended() -> None:
+    for end in ("idle", "clear", "drop", "restart"):
+        story = Engine()
+        story.run("ab", 0, store("ab"))
+        story.holds("a", idle=False)
+        if end == "idle":
+            story.holds("a", "ab")
+        elif end == "clear":
+            story.send(cleared())
+        else:
+            getattr(story, end)()
+            story.send(cleared())
+        assert story.outcome("RES-003").verdict is PASS
+
+
 # RES-012 and RES-013
+
+
+@pytest.mark.parametrize("since", ["stored", "clear", "drop", "restart"])
+def test_of_what_was_removed_an_answer_tells_as_long_as_nothing_else_may_have_ended_it(since: str) -> None:
+    story = Engine()
+    story.run("ab", 0, store("ab"))
+    story.run("zz", 0, remove("ab", "a"), store("zz"))
+    if since == "stored":
+        story.run("ab", 0, store("ab"))
+    elif since == "clear":
+        story.send(cleared())
+    else:
+        getattr(story, since)()
+        story.send(cleared())
+    story.holds(idle=False)
+    assert "RES-012" not in story.witnessed()
+
+
+@pytest.mark.parametrize("since", ["clear", "drop", "restart"])
+def test_what_was_reused_before_a_clear_or_another_life_is_not_owed_after_it(since: str) -> None:
+    story = Engine()
+    story.run("abc", 0, store("a"))
+    story.run("abc", 3)
+    if since != "clear":
+        getattr(story, since)()
+    story.send(cleared())
+    story.settle()
+    story.holds("a", "ab", "abc")
+    assert "RES-013" not in story.spoken()
+
+
+def test_what_a_clear_ended_though_it_was_not_gone_is_one_fault_until_it_is_stored_again() -> None:
+    story = Engine()
+    story.run("abc", 0, store("abc"))
+    story.run("zz", 0, cleared(), store("zz"))
+    story.run("abc", 3)
+    story.holds("a", "ab", "abc", "z", "zz")
+    assert {name for name in story.spoken() if name.startswith("RES")} == {"RES-005"}
+    story.run("abc", 0, store("abc"))
+    story.run("zz", 0, remove("abc", "ab", "a"))
+    story.holds("z", "zz")
+    story.run("abc", 0)
+    story.run("abc", 3)
+    story.holds("a", "ab", "abc", "z", "zz")
+    assert story.outcome("RES-013").violations == 1
 
 
 def test_a_removal_of_what_is_still_there() -> None:
@@ -185,6 +256,8 @@ def test_a_block_that_was_never_announced() -> None:
     outcome = story.outcome("RES-013")
     assert (outcome.verdict, outcome.violations) == (WARN, 1)
     assert outcome.findings[0].expected.startswith("a `BlockStored` in medium GPU, group 0 for block 1 ")
+    story.holds("a", "ab", "abc")
+    assert story.outcome("RES-013").violations == 1  # once
 
 
 def test_an_engine_that_outlived_its_publisher_owes_what_it_kept() -> None:
@@ -321,6 +394,39 @@ def test_a_shed_block_that_is_not_announced_when_it_is_touched() -> None:
     story.note(Settled(drained=True, idle=True))
     outcome = story.outcome("RES-008")
     assert (outcome.verdict, outcome.violations) == (WARN, 1)
+    story.holds("a", "ab", "abc", "abcd")
+    assert story.outcome("RES-008").violations == 1  # once
+    assert "RES-013" not in story.witnessed()  # by that sentence alone
+
+
+@pytest.mark.parametrize("since", ["clear", "drop", "restart"])
+def test_what_was_touched_before_a_clear_or_another_life_is_not_owed_after_it(since: str) -> None:
+    story = capped()
+    story.run("abcd", 4)
+    if since != "clear":
+        getattr(story, since)()
+    story.send(cleared())
+    story.note(Settled(drained=True, idle=True))
+    assert "RES-008" not in story.witnessed()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [ResetCall(), FaultCall(kind="encode"), PublishCall(), BurstCall(), CacheCall(tokens=(1,), cached_tokens=0)],
+)
+def test_a_prompt_behind_something_else_touches_nothing_for_sure(call: Call) -> None:
+    story = capped()
+    story.note(call)
+    story.run("abcd", 4)
+    story.note(Settled(drained=True, idle=True))
+    assert "RES-008" not in story.witnessed()
+
+
+def test_a_chain_that_no_prompt_explains_may_be_the_block_that_is_owed() -> None:
+    story = capped()
+    story.run("abcd", 4, store("q"))
+    story.note(Settled(drained=True, idle=True))
+    assert "RES-008" not in story.witnessed()
 
 
 def test_a_block_that_is_not_in_the_cache_is_not_owed() -> None:
@@ -359,6 +465,16 @@ def test_removals_that_the_limit_shed() -> None:
     story = emptied(remove(*"wx"))
     assert story.outcome("RES-007").verdict is FAIL
     assert story.outcome("RES-003").verdict is FAIL
+
+
+def test_what_was_held_before_a_hole_may_be_gone_by_it() -> None:
+    story = capped()
+    story.run("w", 0, store("w"))
+    story.holds("a", "ab", "w")
+    story.drop()
+    story.run("wv", 0, store("wv"))
+    story.holds("a", "ab")
+    assert {name for name in story.spoken() if name.startswith("RES")} == {"RES-003"}
 
 
 def test_removals_that_go_missing_though_batches_have_more_of_them() -> None:

@@ -228,6 +228,23 @@ def test_the_leading_clear_of_an_engine_that_kept_its_blocks_is_right() -> None:
     assert "RES-005" not in speaks(story)
 
 
+@pytest.mark.parametrize("end", ["restart", "drop"])
+def test_what_a_clear_ended_is_not_followed_beyond_what_is_known(end: str) -> None:
+    story = sent(stored("a"), cleared())
+    getattr(story, end)()
+    story.told(2)
+    story.send(stored("a"))
+    assert story.verdict("RES-005") == (OPEN, 0)
+
+
+def test_a_store_under_refresh_residency_shows_nothing_of_the_clear_before() -> None:
+    """It may be one of a block that is there."""
+    story = sent(stored("a"), cleared(), stored("a"), statement=Statement(residency="refresh", ring=1000))
+    assert story.verdict("RES-005") == (OPEN, 0)
+    held(story, "a")
+    assert story.verdict("RES-005") == (OPEN, 0)
+
+
 # --- what the engine says that it holds ---------------------------------------------------------------------------
 
 
@@ -474,6 +491,27 @@ def test_a_store_before_the_reset_shows() -> None:
     story.send(stored("c"), cleared())  # in one batch, and in this order
     story.note(ResetDone(outcome="seen", bound_s=5.0))
     assert speaks(story) == {"RES-006"}
+
+
+def test_of_several_stores_before_the_reset_shows_the_first_is_named() -> None:
+    story = sent(stored("ab"))
+    story.note(Settled(drained=True, idle=True))
+    story.note(ResetCall())
+    for name in "cde":
+        story.send(stored(name))
+    story.note(ResetDone(outcome="bound", bound_s=5.0))
+    assert story.place("RES-006")[0] == "2"
+
+
+@pytest.mark.parametrize("shown", [cleared(), removed("ba")])
+def test_a_store_after_the_reset_of_an_idle_engine_showed_is_right(shown: Event) -> None:
+    story = sent(stored("ab"))
+    story.note(Settled(drained=True, idle=True))
+    story.note(ResetCall())
+    story.send(shown)
+    story.send(stored("ab"))
+    story.note(ResetDone(outcome="seen", bound_s=5.0))
+    assert story.verdict("RES-006") == (PASS, 1)
 
 
 def test_what_was_under_way_when_a_busy_engine_was_reset_is_no_later_store() -> None:
