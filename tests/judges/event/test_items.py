@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.kit.stories import Event, Story, cleared, stored
 
@@ -165,6 +166,25 @@ def test_the_items_of_a_prompt_are_known_in_every_block() -> None:
 )
 def test_keys_that_are_not_those_of_the_prompt(keys: Any) -> None:
     assert speaks(ran(*chain(*keys))) == {"EVT-031"}
+
+
+@pytest.mark.parametrize("between", ["restart", "disconnect"])
+def test_what_a_hash_was_in_another_life_tells_nothing_of_items(between: str) -> None:
+    story = ran(*chain([mm_key()], [mm_key(start_offset=3)], []))
+    getattr(story, between)()
+    story.send(chain([], [], [])[1])
+    assert story.verdict("EVT-031") == (PASS, 2)
+
+
+@pytest.mark.parametrize("second", [[mm_key(start_offset=3)], []])
+def test_blocks_that_two_prompts_fill_with_other_items_are_not_known(second: Any) -> None:
+    """Their tokens are the same, and what of them are an item's is not."""
+    story = ran(runs=((1, 3),))
+    call = story.records[-3].detail
+    assert isinstance(call, CacheCall)
+    story.note(msgspec.structs.replace(call, mm=({"digest": DIGEST, "runs": ((1, 3), (6, 1))},)))
+    story.send(*chain([mm_key()], second, []))
+    assert story.verdict("EVT-031") == (PASS, 1)
 
 
 @pytest.mark.parametrize("runs", [None, 3, [[1]], [["x", 2]]])

@@ -15,7 +15,7 @@ from kvwire_reference.hashing import scope_tag
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 
 
-def salted(used: str, *events: Event, **statement: Any) -> Story:
+def salted(used: str, *events: Any, **statement: Any) -> Story:
     """Events after a prompt with a salt."""
     story = Story(statement=Statement(**statement)).begin()
     story.note(CacheCall(tokens=(1, 2, 3, 4), salt=used, cached_tokens=0))
@@ -36,6 +36,7 @@ def test_a_salt_that_is_kept_and_one_that_is_too_short_to_tell() -> None:
     assert salted("tenant-7f3a", stored("a"), stored("b", "a")).verdict("EVT-019") == (PASS, 2)
     assert salted("tenant-7f3a", removed("a"), cleared()).verdict("EVT-019") == (PASS, 2)
     assert salted("GPU", stored("a")).verdict("EVT-019") == (OPEN, 0)
+    assert salted("tenant-7f3a", 7).verdict("EVT-019") == (OPEN, 0)  # no event at all
 
 
 def test_a_salt_is_not_sought_in_what_came_before_it() -> None:
@@ -128,6 +129,25 @@ def test_with_a_deployment_key_a_salt_has_one_tag_and_no_other_has_it() -> None:
     story.note(CacheCall(tokens=(9, 9, 9, 9), salt="tenant-other", cached_tokens=0))
     story.send({**stored("x"), "token_ids": [9, 9, 9, 9], "scope": keyed})
     assert story.verdict("EVT-028") == (FAIL, 3)
+
+
+@pytest.mark.parametrize(
+    ("between", "fine"), [(("restart",), True), (("disconnect", "connect"), True), (("drop",), False)]
+)
+def test_another_life_may_have_another_deployment_key(between: tuple[str, ...], fine: bool) -> None:
+    story = tagged(*[scope_tag("tenant-7f3a", b"k")] * 2, scope_key=True)
+    for act in between:
+        getattr(story, act)()
+    story.send({**stored("c"), "token_ids": list(CHAIN[0]), "scope": scope_tag("tenant-7f3a", b"other")})
+    assert story.verdict("EVT-028") == (PASS if fine else FAIL, 3)
+
+
+@pytest.mark.parametrize("between", ["restart", "disconnect"])
+def test_what_a_hash_was_in_another_life_tells_nothing(between: str) -> None:
+    story = tagged(RIGHT, RIGHT)
+    getattr(story, between)()
+    story.send({**stored("b", "a"), "token_ids": list(CHAIN[1])})
+    assert story.verdict("EVT-028") == (PASS, 2)
 
 
 def test_of_chains_that_no_prompt_explains_the_form_is_known() -> None:

@@ -133,10 +133,20 @@ def test_an_ext_type_in_an_untyped_place_and_outside_events() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"]
+    ("name", "silent"),
+    [
+        ("block_hashes", {"EVT-007", "EVT-008", "EVT-009", "EVT-013"}),
+        ("parent_block_hash", set()),
+        ("token_ids", {"EVT-010", "EVT-013"}),
+        ("block_size", {"EVT-013", "EVT-014"}),
+        ("lora_id", set()),
+        ("medium", {"EVT-015", "EVT-016"}),
+        ("lora_name", set()),
+    ],
 )
-def test_a_store_lacks_a_key(name: str) -> None:
+def test_a_store_lacks_a_key(name: str, silent: set[str]) -> None:
     story = sent(without(stored("a"), name))
+    assert {n for n in sent(stored("a")).witnessed() - story.witnessed() if n.startswith("EVT")} == silent
     assert speaks(story) == {"EVT-005"}
     assert story.outcome("EVT-005").findings[0].expected == f"the key `{name}`"
     assert story.place("EVT-005")[:3] == ("0", "payload", 11)
@@ -158,7 +168,9 @@ def test_a_removal_lacks_a_key(name: str) -> None:
     ],
 )
 def test_a_hash_that_is_no_integer(event: Event) -> None:
-    assert speaks(sent(event)) == {"EVT-007"}
+    story = sent(event)
+    assert speaks(story) == {"EVT-007"}
+    assert not {"EVT-008", "EVT-009"} & story.witnessed()
 
 
 def test_an_unsigned_hash_is_a_warning_and_a_small_one_shows_no_sign() -> None:
