@@ -171,6 +171,7 @@ def test_a_hash_that_is_no_integer(event: Event) -> None:
     story = sent(event)
     assert speaks(story) == {"EVT-007"}
     assert not {"EVT-008", "EVT-009"} & story.witnessed()
+    assert "EVT-009" not in sent({**removed("a"), "block_hashes": []}).witnessed()
 
 
 def test_an_unsigned_hash_is_a_warning_and_a_small_one_shows_no_sign() -> None:

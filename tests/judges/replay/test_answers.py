@@ -75,6 +75,7 @@ def test_a_replayed_batch_without_topic() -> None:
     story = Story().told(1)
     exchange(story, (b"", number_frame(0), story.retained[0]), END_MARKER)
     assert speaks(story) == {"REP-001"}
+    assert story.outcome("REP-001").violations == 1
     assert story.outcome("REP-001").findings[0].seen == "3 frames, no topic (form replay-bare)"
 
 
@@ -317,7 +318,9 @@ def test_a_publisher_that_heeds_no_start_may_answer_the_request_behind_the_malfo
         for frames in (batch(story, 0), batch(story, 1), *[END_MARKER] * ends):
             story.answer(client, *frames)
         story.done(client)
-        assert story.outcome("REP-005").verdict is (FAIL if broken else OPEN)
+        outcome = story.outcome("REP-005")
+        assert outcome.verdict is (FAIL if broken else OPEN)
+        assert broken or outcome.reason.endswith("starts are not heeded")
         assert story.outcome("REP-016").reason == Reason.NOT_USED
 
 
@@ -365,6 +368,7 @@ def test_the_next_request_on_the_same_connection(
     assert story.outcome("REP-007").witnesses == 1
     assert story.outcome("REP-016").witnesses == alone
     assert story.verdict("REP-005") == ((PASS, 1) if answer else (OPEN, 0))
+    assert answer or story.outcome("REP-005").reason.startswith("neither a malformed request nor")
 
 
 def test_a_publisher_that_never_answers_is_not_blamed_for_what_came_before() -> None:

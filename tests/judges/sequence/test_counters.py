@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 from tests.kit.stories import Story, everything, number_frame, payload
 
 from kvwire.conclusion.judging import judge_stream
@@ -39,6 +40,23 @@ def test_streams_that_are_listened_to() -> None:
     assert [outcome(judged, "SEQ-005").verdict for judged in apart] == [PASS, PASS]
     shared = siblings([0, 2, 4, 6], [1, 3, 5, 7])
     assert [outcome(judged, "SEQ-005").verdict for judged in shared] == [FAIL, FAIL]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        ([0, 1], [70, 71, 72], (OPEN, 0)),  # two batches can follow each other by chance
+        ([0, 1, 2], [], (OPEN, 0)),  # nothing is sent beside it
+        ([0, 1, 3, 4], [2, 70, 71], (PASS, 2)),  # one hole can be where another stream has a number
+        ([0, 2, 4, 6], [0, 1, 3, 5], (OPEN, 0)),  # both have a number: there are two counters
+        ([0, 2, 5, 6], [1, 3, 70, 71], (PASS, 1)),  # not all of a hole is on the other stream
+    ],
+)
+def test_what_tells_nothing_of_a_counter_that_is_shared(
+    own: list[int], other: list[int], expected: tuple[Verdict, int]
+) -> None:
+    found = outcome(siblings(own, other)[0], "SEQ-005")
+    assert (found.verdict, found.witnesses) == expected
 
 
 def test_one_stream_alone_has_no_other_to_share_with() -> None:

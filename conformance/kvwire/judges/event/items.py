@@ -157,9 +157,8 @@ def _differ(expected: Keys, own: Keys) -> tuple[str, str] | None:
 
 
 def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, str] | None:
-    """What was expected and what was seen, where the keys of a block cannot be true of the tokens of the event.
-
-    Nothing is known where no digest token is sent in clear.
+    """What was expected and what was seen, where the keys of a block cannot be true of the tokens of the event, among
+    which digest tokens are sent in clear.
     """
     size, own = event.block_size or 1, keys[index]
     start, end = index * size, (index + 1) * size
@@ -167,8 +166,6 @@ def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, s
     for at, token in enumerate(event.tokens[:end]):
         if isinstance(token, bytes):
             begun.setdefault(token, []).append(at)
-    if not any(isinstance(token, bytes) for token in event.tokens):
-        return None
     here = Counter(digest for digest, places in begun.items() for at in places if at >= start)
     first = Counter(digest for digest, offset in own if offset == 0)
     if here.keys() != first.keys() or first.total() > here.total():

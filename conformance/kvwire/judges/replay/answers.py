@@ -82,8 +82,7 @@ class Answers(Area):
             self.declared_form(item)
             live = None if record is None else self.facts.recent.get(record)
             self.as_live(item, None if live is None else live.frames)
-        if exchange.odd:
-            self.odd_shape(exchange)
+        self.odd_shape(exchange)
         self.ascending(exchange)
         newest = None if answer is None else answer.newest_live
         nothing = newest is not None and exchange.start is not None and exchange.start > newest and not exchange.data

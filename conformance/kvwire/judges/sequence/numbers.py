@@ -306,12 +306,9 @@ class Numbers(Area):
         The first epoch of each incarnation is compared with those of the incarnations before. One and the same batch
         is no second naming: then it is one life that was taken for two.
         """
-        if epoch not in self.epochs:
-            if self.epochs:
-                say.saw()
-            self.epochs[epoch] = self.life, batch
-            return
-        life, first = self.epochs[epoch]
+        if self.epochs and epoch not in self.epochs:
+            say.saw()
+        life, first = self.epochs.setdefault(epoch, (self.life, batch))
         if life is self.life:
             return
         if (first.number, first.payload) == (batch.number, batch.payload):
