@@ -91,6 +91,7 @@ def test_an_event_that_is_no_tagged_map(event: Any) -> None:
     story = sent(event)
     assert speaks(story) == {"EVT-001"}
     assert story.place("EVT-001")[:3] == ("0", "payload", 11)
+    assert "EVT-034" not in story.witnessed()
 
 
 def test_an_event_of_an_unknown_type_is_an_event() -> None:
@@ -130,6 +131,9 @@ def test_an_ext_type_in_an_untyped_place_and_outside_events() -> None:
     story.send(content=b"\x93\xd6\xff\x00\x00\x00\x00\x90\x00")
     assert set(story.spoken()) == {"BAT-002", "EVT-004"}
     assert story.place("EVT-004")[:3] == ("0", "payload", 1)
+    story = Story()
+    story.send(content=pack([1, [], 0]))
+    assert set(story.spoken()) == {"BAT-002"}
 
 
 @pytest.mark.parametrize(
@@ -203,6 +207,7 @@ def test_the_token_range_of_four_byte_tokens() -> None:
     event = {**stored("a"), "token_ids": [1, 2, 3, 2**31]}
     assert speaks(sent(event)) == set()
     assert speaks(sent(event, statement=Statement(algorithm="v2_sha256_64/u32"))) == {"EVT-010"}
+    assert "EVT-010" not in sent(stored("a"), statement=Statement(algorithm="v2_sha256_64/u32")).spoken()
     assert speaks(sent({**event, "hash_algo": "v2_sha256_64/u32"})) == {"EVT-010"}
     assert speaks(sent(event, statement=Statement(algorithm="v1_block_key"))) == set()
 
@@ -395,7 +400,9 @@ def test_groups_that_the_harness_asked_for_are_no_declaration(asked: bool) -> No
         story.note(StartCall(groups=(EngineGroup(kind="sliding_window", window=8, block_size=8),)))
     story.send(stored("a", kv_cache_spec_kind="full_attention"))
     assert speaks(story) == (set() if asked else {"EVT-014", "EVT-036"})
-    assert story.outcome("EVT-036").verdict is (OPEN if asked else FAIL)
+    for name in ("EVT-014", "EVT-036"):
+        assert story.outcome(name).verdict is (OPEN if asked else FAIL)
+        assert story.outcome(name).reason.startswith("the groups are others than `start` asked for" if asked else "")
 
 
 V_ARRAY: list[Any] = ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", None]
@@ -440,6 +447,17 @@ def test_a_new_life_may_have_another_block_size() -> None:
     story.disconnect()
     story.send(stored("b", size=16))  # a new life again, perhaps
     assert speaks(story) == set()
+    story = sent(cleared(), stored("a", size=4))
+    story.drop()
+    story.send(stored("b", size=8))  # after a hole it is the same one
+    assert speaks(story) == {"EVT-014"}
+
+
+def test_the_block_size_of_what_was_offered_is_not_the_publishers() -> None:
+    story = Story(sets=("engine", "ts")).begin()
+    story.publish(stored("a", size=8))
+    story.send(stored("b", size=4))
+    assert story.verdict("EVT-014") == (PASS, 1)
 
 
 @pytest.mark.parametrize(("medium", "broken"), [("", {"EVT-015"}), (3, {"EVT-015"}), ("gpu", {"EVT-016"})])
@@ -458,6 +476,7 @@ def test_an_edition_is_a_permission_and_a_text_is_no_edition() -> None:
     outcome = sent({**cleared(), "v": "1"}).outcome("EVT-018")
     assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.NOT_USED)
     assert outcome.notes == ["the `v` of a `AllBlocksCleared` is no integer"]
+    assert not sent(cleared()).outcome("EVT-018").notes
 
 
 @pytest.mark.parametrize(
