@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kvwire.cli.root import main
+from kvwire.judges.verdict import Exit
 from kvwire.peers import mutants
 from kvwire.peers.mutants import MUTANTS
 from kvwire.selftest import matrix
@@ -73,11 +74,23 @@ def test_a_judged_sentence_without_a_mutant_fails_the_check_of_the_standard(monk
 def test_the_matrix_can_be_of_those_that_no_small_run_hears(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def measured(names: tuple[str, ...], *_: object) -> matrix.Matrix:
+    def measured(names: tuple[str, ...], *_: object) -> tuple[list[matrix.Row], bool]:
         asked.extend(names)
-        return matrix.Matrix(edition="1", rows=[], without=[])
+        return [], True
 
     monkeypatch.setattr(matrix, "measured", measured)
     chosen = ["two-frames", "replay-hoards"]
     assert CliRunner().invoke(main, ["mutants", "matrix", "--without-session", *chosen]).exit_code == 0
     assert asked == ["replay-hoards"]
+
+
+def test_an_interrupted_matrix_tells_what_was_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    row = matrix.Row(mutant="two-frames", primary="KVW-ENV-001", cells={}, troubles=[], amiss=[], seconds=1.0)
+    monkeypatch.setattr(matrix, "measured", lambda *_: ([row], False))
+    stored = tmp_path / "cells.json"
+    done = CliRunner().invoke(
+        main, ["mutants", "matrix", "--json", str(stored), "two-frames", "any-scheme", "block-of-one"]
+    )
+    assert done.exit_code == Exit.INTERRUPTED
+    assert "interrupted: 1 of 3 were run" in done.stdout
+    assert [one["mutant"] for one in json.loads(stored.read_bytes())["rows"]] == ["two-frames"]
