@@ -85,7 +85,9 @@ def test_the_matrix_can_be_of_those_that_no_small_run_hears(monkeypatch: pytest.
 
 
 def test_an_interrupted_matrix_tells_what_was_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    row = matrix.Row(mutant="two-frames", primary="KVW-ENV-001", cells={}, troubles=[], amiss=[], seconds=1.0)
+    row = matrix.Row(
+        mutant="two-frames", primary="KVW-ENV-001", cells={"driven": {}}, troubles=[], amiss=[], seconds=1.0
+    )
     monkeypatch.setattr(matrix, "measured", lambda *_: ([row], False))
     stored = tmp_path / "cells.json"
     done = CliRunner().invoke(
