@@ -99,6 +99,7 @@ honest(
 honest(
     "ring-of-64",
     unlike="64 batches are retained: a busy stream evicts them while they are asked for",
+    open="SEQ-001",
     passes="REP-001 REP-003 REP-013 SEQ-007",
     replayable="REP-001 REP-003 REP-013",
     start=Start(ring=64),
