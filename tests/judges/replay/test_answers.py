@@ -394,6 +394,13 @@ def test_a_hole_that_a_later_answer_fills() -> None:
     )
 
 
+def test_an_answer_that_lacks_a_batch_is_one_occasion() -> None:
+    story = Story().told(4)
+    story.replay(without=[1])
+    story.replay()
+    assert story.outcome("REP-008").violations == 1
+
+
 def test_a_marker_that_comes_early() -> None:
     story = Story().told(6)
     story.replay(without=[4, 5])
@@ -519,9 +526,13 @@ def pipelined(*order: tuple[int, int | None]) -> Story:
 
 def test_answers_that_come_mixed_are_one_fault() -> None:
     """All batches and both markers arrive, one publisher's thread a request: whose each is nobody can say."""
-    turns = [(0, number) for number in (0, 0, 1, 1, 2, 3, 2, 3)]
-    story = pipelined(*turns, (0, None), (0, None))
-    assert speaks(story) == {"REP-002"}
+    turns = [(0, number) for number in (0, 0, 1, 1, 2, 3)]
+    for ends in (
+        [(0, 2), (0, 3), (0, None), (0, None)],
+        [(0, 2), (0, 3), (0, None), (1, None)],
+        [(0, None), (1, 2), (1, 3), (1, None)],
+    ):
+        assert speaks(pipelined(*turns, *ends)) == {"REP-002"}
     apart = [(0, 0), (0, 1), (0, 2), (0, 3), (0, None), (1, 0), (1, 1), (1, 2), (1, 3), (1, None)]
     assert speaks(pipelined(*apart)) == set()
 

@@ -125,10 +125,11 @@ def test_what_fits_into_pipes_shows_nothing() -> None:
 def test_a_longer_pause_than_declared_is_left_open() -> None:
     story = Sent(statement=Statement(ring=1000, bounds=Bounds(replay_resume_s=1.0)))
     story.told(10)
-    Paused(story).resume().gets(0, range(4), outcome="timeout")
+    thrice(lambda: Paused(story).resume().gets(0, range(4), outcome="timeout"))
     story.replay()
     assert speaks(story) == set()
     assert opened(story) == {"REP-010"}
+    assert story.outcome("REP-010").reason.endswith("longer than the declared 1 s")
 
 
 @pytest.mark.parametrize("outcome", ["count", "over"])
@@ -141,12 +142,14 @@ def test_an_answer_that_the_harness_did_not_hear_to_its_end_is_left_open(outcome
     assert opened(story) == {"REP-010"}
 
 
-def test_without_a_later_answer_nobody_knows_what_was_retained() -> None:
+@pytest.mark.parametrize("situation", ["paused", "beyond"])
+@pytest.mark.parametrize("outcome", ["timeout", "marker"])
+def test_without_a_later_answer_nobody_knows_what_was_retained(situation: str, outcome: str) -> None:
     story = Sent()
     story.told(10)
-    Paused(story).resume().gets(0, range(4), outcome="timeout")
+    Paused(story, situation=situation).resume().gets(0, range(4), outcome=outcome)
     assert speaks(story) == set()
-    assert "REP-010" in opened(story)
+    assert (story.outcome("REP-010").reason.startswith("no later answer tells")) == (situation == "paused")
 
 
 def test_an_end_marker_in_place_of_the_rest() -> None:
@@ -158,6 +161,16 @@ def test_an_end_marker_in_place_of_the_rest() -> None:
     finding = story.outcome("REP-009").findings[0]
     assert finding.expected == "no end marker without the 6 batches from 4 on, which were retained"
     assert finding.seen == "the end marker after 4 batches"
+
+
+def test_a_batch_that_was_not_retained_yet_is_no_false_end() -> None:
+    """The newest alone is missing, and no earlier answer held it."""
+    story = Sent()
+    story.told(10)
+    Paused(story).resume().gets(0, range(9))
+    story.replay()
+    assert speaks(story) == {"REP-013"}
+    assert story.outcome("REP-013").findings[0].expected.startswith("number 9 in the ring")
 
 
 def test_a_hole_in_the_middle_before_an_end_marker() -> None:
@@ -256,7 +269,11 @@ def test_breaking_off_at_an_eviction() -> None:
         story.done(client, "timeout")
         story.replay()
 
-    thrice(breaks_off)
+    breaks_off()
+    assert speaks(story) == set()
+    assert opened(story) == {"REP-020"}
+    breaks_off()
+    breaks_off()
     assert speaks(story) == {"REP-020"}
     assert story.outcome("REP-020").findings[0].seen == "nothing next"
 
@@ -391,9 +408,9 @@ def test_live_batches_while_replay_is_busy() -> None:
 def test_live_batches_that_are_late_without_replay_too() -> None:
     story = Story().told(4)
     live(story, "nothing", "bound")
-    live(story, "replay", "bound")
+    thrice(lambda: live(story, "replay", "bound"))
     assert speaks(story) == set()
-    assert opened(story) == {"REP-011"}
+    assert story.outcome("REP-011").reason == "live batches were not seen in time without replay either"
 
 
 def test_live_batches_that_are_late_under_replay_and_come() -> None:
