@@ -29,6 +29,10 @@ def verdicts(one: Instance, *names: str) -> list[tuple[Verdict, int]]:
     return [(outcomes[f"END-{name}"].verdict, outcomes[f"END-{name}"].witnesses) for name in names]
 
 
+def reason(one: Instance, name: str) -> str:
+    return one.story.outcome(f"END-{name}").reason
+
+
 def spoken(one: Instance) -> set[str]:
     return {name.removeprefix("END-") for name in one.story.spoken() if name.startswith("END")}
 
@@ -71,11 +75,19 @@ def test_what_the_adapter_refused_does_not_matter_where_the_publisher_spoke() ->
 START = StartCall(endpoint="tcp://127.0.0.1")
 
 
-@pytest.mark.parametrize("ending", [{"error": "it ended"}, {"unsupported": "start"}, {}])
-def test_an_adapter_that_failed_says_nothing(ending: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("ending", "why"),
+    [
+        ({"error": "it ended"}, "the adapter failed: it ended"),
+        ({"unsupported": "start"}, "the adapter failed: start"),
+        ({}, "the adapter gave no answer"),
+    ],
+)
+def test_an_adapter_that_failed_says_nothing(ending: dict[str, str], why: str) -> None:
     one = instance()
     one.note(START.answered(ending))
     assert verdicts(one, "004") == [(OPEN, 0)]
+    assert why in reason(one, "004")
     assert spoken(one) == set()
 
 
@@ -106,6 +118,7 @@ def test_nothing_is_opened_before_a_refusal() -> None:
 def test_files_that_are_not_seen_from_here_show_nothing() -> None:
     for one in (late(instance(), changed=False), late(accepted_in_the_room(instance(), changed=False), changed=False)):
         assert verdicts(one, "013") == [(OPEN, 0)]
+        assert "no accepted endpoint shows that its files can be seen from here" in reason(one, "013")
 
 
 def test_a_path_that_no_system_takes_shows_nothing_of_the_order() -> None:
@@ -119,6 +132,9 @@ def test_a_path_that_no_system_takes_shows_nothing_of_the_order() -> None:
 
 def test_the_publisher_under_test_is_bound_where_it_is_heard() -> None:
     assert verdicts(instance(), "001") == [(PASS, 1)]
+    unheard = Story(sets=())
+    unheard.note(StartCall(bound=BoundAt(endpoint=EVENTS)))
+    assert unheard.verdict("END-001") == (OPEN, 0)
 
 
 def test_it_dials() -> None:
@@ -129,7 +145,7 @@ def test_it_dials() -> None:
 
 def test_clients_find_it() -> None:
     one = instance().accepts(EVENTS, replay=REPLAY).reached(EVENTS, REPLAY)
-    assert verdicts(one, "001") == [(PASS, 2)]
+    assert verdicts(one, "001", "015") == [(PASS, 2), (OPEN, 0)]
 
 
 def test_nobody_answers() -> None:
@@ -144,6 +160,9 @@ def test_a_sound_endpoint_is_refused() -> None:
     taken = instance().refuses("Address already in use", EVENTS)
     taken.note(Ports(free=False))
     assert spoken(taken) == set()
+    ranked = instance().refuses("Address already in use", EVENTS, rank=3, world=4)
+    ranked.note(Ports(free=False))
+    assert "somebody else had the port meanwhile" in reason(ranked, "002")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +176,16 @@ def test_ranks_have_endpoints_of_their_own(endpoint: str, own: str, sentence: st
     assert spoken(wrong) == {sentence}
     refused = instance().refuses("ranks? no", endpoint, rank=3, world=4)
     assert spoken(refused) == {sentence}
+    unsure = instance().accepts(endpoint, rank=3, world=4, replay="none")
+    unsure.reached(own, outcome="none", attempts=1).reached(endpoint)
+    assert spoken(unsure) == set()
+    assert "too few attempts" in reason(unsure, sentence)
+
+
+def test_a_start_of_a_rank_is_one_occasion() -> None:
+    one = instance().accepts(EVENTS, "tcp://127.0.0.1:25560", rank=3, world=4, replay=REPLAY)
+    one.reached("tcp://127.0.0.1:25560", "tcp://127.0.0.1:25660")
+    assert verdicts(one, "002", "001") == [(PASS, 1), (PASS, 2)]
 
 
 def test_a_publisher_that_dials_shows_its_rank_by_replay() -> None:
@@ -165,6 +194,8 @@ def test_a_publisher_that_dials_shows_its_rank_by_replay() -> None:
     one.reached(replay)
     assert spoken(one) == {"001"}
     assert verdicts(one, "002") == [(PASS, 1)]
+    alone = instance().accepts(EVENTS, "tcp://127.0.0.1:25560", mode="bind", rank=3, world=4, replay="none")
+    assert verdicts(alone, "002") == [(OPEN, 0)]
 
 
 def test_ephemeral_ports() -> None:
@@ -175,11 +206,16 @@ def test_ephemeral_ports() -> None:
     assert spoken(instance().accepts("tcp://127.0.0.1:*")) == {"014"}
     lying = instance().accepts(zero, "tcp://127.0.0.1:40000", ephemeral=True)
     assert spoken(lying.reached("tcp://127.0.0.1:40000", outcome="none")) == {"014"}
+    unsure = instance().accepts(zero, "tcp://127.0.0.1:40000", ephemeral=True)
+    unsure.reached("tcp://127.0.0.1:40000", outcome="none", attempts=1)
+    assert verdicts(unsure, "014") == [(OPEN, 0)]
+    assert "too few attempts" in reason(unsure, "014")
 
 
 def test_who_has_no_ephemeral_ports_has_none_to_report() -> None:
     one = instance().refuses("port '*'", "tcp://127.0.0.1:*")
-    assert one.story.outcome("END-014").reason == Reason.NOT_USED
+    assert reason(one, "014") == Reason.NOT_USED
+    assert spoken(one) == set()
     assert verdicts(instance().accepts("tcp://127.0.0.1:*", mode="bind"), "014") == [(OPEN, 0)]
 
 
@@ -188,6 +224,8 @@ def test_ipv6() -> None:
     assert verdicts(instance().accepts(own).reached(own), "015") == [(PASS, 1)]
     one = instance().refuses("No such device", own)
     assert (spoken(one), one.story.outcome("END-015").verdict) == ({"015"}, WARN)
+    silent = instance().accepts(own).reached(own, outcome="none")
+    assert (spoken(silent), verdicts(silent, "015")) == ({"001"}, [(OPEN, 0)])
 
 
 # --- hosts, ranks, and places that are taken
@@ -198,7 +236,9 @@ def test_ipv6() -> None:
     [
         ({"endpoint": "tcp://:5557"}, "016"),
         ({"endpoint": "tcp://[::1:5557"}, "016"),
+        ({"endpoint": "udp://127.0.0.1:5557"}, "007"),
         ({"endpoint": "tcp://"}, "008"),
+        ({"endpoint": EVENTS, "replay": "tcp://127.0.0.1:25558", "world": 2, "ranks_per_host": 2}, "009"),
         ({"endpoint": EVENTS, "rank": -1, "world": 2}, "017"),
         ({"endpoint": EVENTS, "rank": 2, "world": 2}, "017"),
         ({"endpoint": ROOM + "x" * 87, "world": 2}, "011"),
@@ -272,6 +312,19 @@ def test_a_scheme_that_was_accepted_once_or_is_not_named_is_no_scheme_that_is_no
     once = instance().accepts(EVENTS, replay="none").reached(EVENTS)
     once.accepts(ROOM + "a", replay="none").reached(ROOM + "a").refuses(f"{ROOM}b?", ROOM + "b", replay="none")
     assert spoken(once) == {"001"}
+
+
+def test_who_is_bound_nowhere_refuses_a_scheme_that_has_to_be_spoken() -> None:
+    assert spoken(instance().refuses(f"{EVENTS}: no tcp here", EVENTS)) == {"001"}
+
+
+def test_a_place_that_was_taken_and_an_adapter_that_failed_leave_a_scheme_unspoken() -> None:
+    one = instance().accepts(EVENTS, replay="none").reached(EVENTS)
+    one.refuses(f"{ROOM}a: this publisher speaks tcp only", ROOM + "a", replay="none")
+    one.refuses("Address already in use", ROOM + "b", replay=REPLAY)
+    one.note(Ports(free=False))
+    one.note(StartCall(endpoint=ROOM + "c").answered({"error": "it ended"}))
+    assert spoken(one) == set()
 
 
 def test_a_handshake_that_failed_while_the_machine_stood_still_shows_nothing() -> None:
