@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.finding import steady
+from tests.kit.hashed import text, wired
 from tests.kit.stories import Event, Story, block, cleared, everything, payload, removed, stored
 from tests.kit.whole import Told, passing, told, whole
 
 from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Stream
 from kvwire.conclusion.judging import records_of
 from kvwire.conclusion.passing import Passing
+from kvwire.hashes.mistakes import BY_NAME
 from kvwire.standard.statement import Group, Statement
 from kvwire.trace.records import Trace
 
@@ -108,6 +110,21 @@ def test_a_hash_that_is_wrong_among_many(function: Function, at: int) -> None:
         assert said["KVW-HSH-001"][1] >= 1
     else:  # extra ids, which are on no wire, may explain it
         assert "1 blocks not recomputed: its reuse scope is not on the wire" in said["KVW-HSH-001"][5]
+
+
+@pytest.mark.parametrize("unsaid", [0, 20])
+@pytest.mark.parametrize("label", ["v2_sha256_64/u64", "v2_sha256_low64/u64", "v2_sha256_low64/u32"])
+def test_the_width_of_tokens_is_counted(label: str, unsaid: int) -> None:
+    """Once it is announced; eight bytes should be four, which is counted once three examples are shown."""
+    sent = [payload(cleared(), ts=0.0)]
+    for at in range(60):
+        said: dict[str, Any] = {} if at < unsaid else {"hash_algo": label}
+        sent.append(payload(*wired(BY_NAME[label], text(2, seed=at), **said), ts=float(at + 1)))
+    trace = heard(sent, Statement(algorithm=label))
+    count = 120 - 2 * unsaid
+    witnesses, violations, _, _, findings, _ = alike(trace)["KVW-HSH-007"]
+    assert (witnesses, violations, len(findings)) == ((count, count, 3) if label.endswith("/u64") else (count, 0, 0))
+    assert taken(trace) > 40
 
 
 @pytest.mark.parametrize(("memory", "exceeded"), [(2**16, False), (20, True)])

@@ -24,6 +24,7 @@ from kvwire.hashes.functions import NO_SCOPE, TRUE, Function, Scope
 from kvwire.hashes.mistakes import BY_NAME
 from kvwire.judges.area import judges_of
 from kvwire.judges.hashing import Hashing
+from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard import registry
 from kvwire.standard.statement import Statement
 
@@ -93,6 +94,7 @@ def test_a_mistake_without_announcement(name: str, size: int, blocks: int, said:
     told = story(*stream(name, blocks, size=size))
     assert judged(told)["001"] == said
     tally = hashing(told.trace()).tallies["KVW-HSH-001"]
+    assert (tally.opened == 0) is (said == "FAIL")
     assert BY_NAME[name].wrong in (tally.findings[0].seen if tally.findings else tally.open_reason)
 
 
@@ -101,6 +103,17 @@ def test_first_blocks_that_a_mistake_leaves_right_do_not_hide_it() -> None:
     area = hashing(told.trace())
     assert area.parity.matched > 10
     assert judged(told)["001"] == "FAIL"
+    tally = area.tallies["KVW-HSH-001"]
+    assert tally.witnesses == tally.violations, "what a truth of that many gives as well is no occasion"
+
+
+def test_short_blocks_that_a_mistake_gives_as_well_decide_nothing() -> None:
+    blocks = [text(1, size=1, seed=seed) for seed in range(60)]
+    both = [one for one in blocks if chain("v1_block_key", one) == chain("v1_block_key/no-wrap", one)]
+    told = story(*([event(chain("v1_block_key", one), one)] for one in both))
+    tally = hashing(told.trace()).tallies["KVW-HSH-001"]
+    assert tally.violations == 0
+    assert tally.open_reason == f"a known mistake gives the {len(both)} short blocks that match, too"
 
 
 def test_an_eight_block_truth_outweighs_a_mistake() -> None:
@@ -150,6 +163,30 @@ def test_random_hashes_are_inconclusive() -> None:
     source = random.Random(1)
     told = story(*[[event([source.randrange(2**64) for _ in range(9)], text(9, seed=at))] for at in range(9)])
     assert judged(told) == {"001": "INCONCLUSIVE", "008": "PASS"}
+    reason = hashing(told.trace()).tallies["KVW-HSH-001"].open_reason
+    assert reason == "no known function reproduces these hashes, and none is declared `opaque`"
+
+
+def test_what_stays_open_names_the_nearest_mistake() -> None:
+    tally = hashing(story(*stream("v1_block_key/no-wrap", 7)).trace()).tallies["KVW-HSH-001"]
+    wrong = BY_NAME["v1_block_key/no-wrap"].wrong
+    assert tally.open_reason.endswith(f"; nearest: 7 by `v1_block_key/no-wrap`: {wrong}")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "one", "true"),
+    [
+        (None, "", Reason.NOT_USED),
+        ("opaque", Reason.NOT_CLAIMED, Reason.NOT_CLAIMED),
+        ("v1_block_key", "", ""),
+    ],
+)
+def test_a_stream_without_a_block_owes_what_is_said_of_its_hashes(algorithm: str | None, one: str, true: str) -> None:
+    told = Story(statement=Statement(algorithm=algorithm)).begin()
+    for name, reason in (("HSH-001", one), ("HSH-002", true)):
+        outcome = told.outcome(name)
+        assert outcome.verdict is (Verdict.NOT_APPLICABLE if reason else Verdict.INCONCLUSIVE)
+        assert not reason or outcome.reason == reason
 
 
 def test_opaque_is_not_recomputed() -> None:
@@ -168,6 +205,9 @@ def test_a_restart_may_change_the_function_and_its_label() -> None:
     told.send(*wired(BY_NAME["v2_sha256_64/u32"], text(9), hash_algo="v2_sha256_64/u32"))
     said = judged(told)
     assert (said["001"], said["002"], said["003"]) == ("PASS", "PASS", "PASS")
+    told.disconnect()
+    told.send(*wired(BY_NAME["v2_sha256_64/u64"], text(9), hash_algo="v2_sha256_64/u64"))  # a new life, perhaps
+    assert judged(told) == said
 
 
 # --- scopes that are not on the wire -----------------------------------------------------------------------------
@@ -277,12 +317,15 @@ def test_an_unknown_label_stays_open() -> None:
     told = story(*stream("v1_block_key", 9, hash_algo="v1"))
     said = judged(told)
     assert (said["001"], said["002"], said["009"]) == ("PASS", "INCONCLUSIVE", "INCONCLUSIVE")
+    assert hashing(told.trace()).tallies["KVW-HSH-002"].open_reason == "`v1` names no function of edition 1"
 
 
 def test_two_labels() -> None:
     one = event(chain("v1_block_key", text(2)), text(2), hash_algo="v1_block_key")
     other = {**removed("a"), "hash_algo": "v2_sha256_64"}
     assert judged(story([one], [one], [other]))["003"] == "FAIL"
+    twice = hashing(story([one], [other], [other]).trace()).tallies["KVW-HSH-003"]
+    assert twice.violations == 2, "each is held against the first one"
     assert judged(story([one], [removed("a")], [one]))["003"] == "PASS"
     assert "003" not in judged(story([one]))
 
@@ -296,6 +339,8 @@ def test_two_labels() -> None:
         ("v2_sha256_64/u64", "v2_sha256_64/u64", "PASS", "FAIL"),
         ("v2_sha256_64/u64", "v2_sha256_64/u32", "PASS", "PASS"),  # untrue, and another sentence's matter
         ("v2_sha256_low64/u64", "v2_sha256_low64/u64", "PASS", "FAIL"),
+        ("v2_sha256_64/u32", "v1_block_key", "PASS", None),  # of no width of these
+        ("v2_sha256_64/u32", "v1_block_key/no-wrap", "PASS", None),
         ("v1_block_key", "v1_block_key", None, None),
     ],
 )

@@ -28,6 +28,15 @@ def test_one_hash_for_other_tokens() -> None:
     assert opaque([event([1, 2], text(2))], [event([1, 3], [text(2)[0], text(1, seed=2)[0]])])["008"] == "PASS"
     assert opaque([event([1, 2], text(2))], [event([1, 2], [text(2)[0], text(1, seed=2)[0]])])["008"] == "FAIL"
     assert opaque([event([1, 1], text(2))])["008"] == "FAIL"
+
+
+def test_a_finding_shows_the_hash_and_where_it_was_stored_before() -> None:
+    other = event([1, 2], [text(2)[0], text(1, seed=2)[0]])
+    told = story([event([1, 2], text(2))], [other], statement=OPAQUE)
+    (finding,) = hashing(told.trace()).tallies["KVW-HSH-008"].findings
+    assert (finding.where.number, finding.where.stored) == ("2", "1")
+    assert finding.where.hex is not None
+    assert finding.where.hex.startswith("02")
     assert opaque([event([1], text(1))]) == {}
 
 
@@ -220,6 +229,26 @@ def test_honest_scopes() -> None:
     assert (said["005"], said["014"]) == ("PASS", "PASS")
 
 
+@pytest.mark.parametrize(("happens", "said"), [("nothing", "INCONCLUSIVE"), ("loss", "PASS"), ("restart", "PASS")])
+def test_a_hash_that_is_missing_where_others_were_told_apart(happens: str, said: str) -> None:
+    """Where nothing was lost, it is open whether it is one of those that came."""
+    told = Story(can=("cache",), statement=OPAQUE)
+    told.begin()
+    for at, hashes in enumerate([(1, 2), (3, None)]):
+        for scope, value in zip((NO_SCOPE, SALTED), hashes, strict=True):
+            cached(told, text(1, seed=at), scope)
+            told.send(*([] if value is None else [event([value], text(1, seed=at))]))
+            cached(told, text(1, seed=90))
+            told.send()
+    if happens == "loss":
+        told.drop()
+        told.send()
+    elif happens == "restart":
+        told.restart()
+        told.begin()
+    assert judged(told)["005"] == said
+
+
 def test_a_promotion_that_a_lost_batch_explains() -> None:
     """The block went to another medium in a batch that nobody heard, and came back while another scope ran."""
     for lost in (True, False):
@@ -394,6 +423,9 @@ def test_a_function_that_collides_is_excepted() -> None:
     batches = [[event([value], [block])] for block in blocks]
     said = {name: judged(story(*batches, statement=Statement(algorithm=name))) for name in ("v1_block_key", "opaque")}
     assert (said["v1_block_key"].get("008"), said["opaque"]["008"]) == (None, "FAIL")
+    told = story(*batches, statement=Statement(algorithm="v1_block_key"))
+    (note,) = hashing(told.trace()).tallies["KVW-HSH-008"].notes
+    assert note == f"hash {value} stood for a block of other tokens: its function collides there"
 
 
 def test_items_that_differ() -> None:
