@@ -257,6 +257,60 @@ def test_who_was_held_up_was_not_idle_for_long_enough(stood_s: float, verdict: V
     assert story.outcome("RES-003").verdict is verdict
 
 
+# --- what came late, and what stays open
+
+
+def faults(*outcomes: str, kind: str = "encode", story: Story | None = None) -> Story:
+    """Attempts to hear of a publisher after a batch that it could not take."""
+    story = story or Story().begin()
+    for outcome in outcomes:
+        after_s = 5.0 if outcome == "bound" else 0.1
+        story.note(FaultDone(kind=kind, outcome=outcome, after_s=after_s, bound_s=5.0))  # type: ignore[arg-type]
+    return story
+
+
+def test_what_came_in_a_later_attempt_was_late() -> None:
+    late = faults("bound", "bound", "seen").outcome("LIV-006")
+    assert (late.verdict, late.witnesses) == (Verdict.PASS, 1)
+    (note,) = late.notes
+    assert note.startswith("late on a busy machine: a batch that is offered after one")
+    assert note.endswith("; seen nothing came")
+    assert not faults("seen").outcome("LIV-006").notes
+
+
+def test_what_failed_to_come_for_sure_is_not_late_any_more() -> None:
+    outcome = faults(*["bound"] * ATTEMPTS, "seen").outcome("LIV-006")
+    assert (outcome.verdict, outcome.violations, outcome.notes) == (Verdict.FAIL, 1, [])
+
+
+def test_what_is_late_excuses_nothing_else() -> None:
+    story = faults("bound", "seen", story=faults("bound", kind="send"))
+    assert story.outcome("LIV-006").verdict is Verdict.INCONCLUSIVE
+    other = faults(*["bound"] * ATTEMPTS, story=faults(*["bound"] * ATTEMPTS, kind="send"))
+    assert other.outcome("LIV-006").violations == 2, "each is one occasion, however often it was tried"
+
+
+@pytest.mark.parametrize(
+    ("stood_s", "why"),
+    [
+        (0.0, "too few attempts could be made to be sure"),
+        (PAUSE_S, "something that takes part in the run was held up meanwhile"),
+    ],
+)
+def test_what_stays_open_says_why(stood_s: float, why: str) -> None:
+    story = faults("bound")
+    if stood_s:
+        story.stands_still(seconds=stood_s)
+    assert story.outcome("LIV-006").reason.endswith(f"within 5 s), and {why}")
+
+
+def test_a_finding_is_of_an_attempt_in_which_nothing_stood_still() -> None:
+    story = faults("bound")
+    story.stands_still(seconds=PAUSE_S)
+    (finding,) = faults(*["bound"] * ATTEMPTS, story=story).outcome("LIV-006").findings
+    assert finding.where.record == len(story.records) - ATTEMPTS
+
+
 # --- the guard itself
 
 
