@@ -6,6 +6,7 @@ import struct
 
 import msgspec
 import pytest
+from tests.kit.hashed import hashing
 from tests.kit.stories import Story, cleared, payload, stored
 
 from kvwire.cache.ledger import Cleared, Key, Ledger, Location, State
@@ -114,7 +115,10 @@ def test_locations_beyond_those_that_are_followed_are_a_hole(monkeypatch: pytest
     story.send(cleared())
     for number in range(40):
         story.send(stored([number], medium=f"x-{number}"))
-    assert not [requirement for requirement in story.spoken() if requirement.startswith("RES")]
+    story.send(stored("a", medium="x-39"), stored("a", medium="x-39"))
+    story.send(stored("b", "a", medium="x-0"))
+    assert not [requirement for requirement in story.spoken() if requirement.startswith(("RES", "CHN"))]
+    assert hashing(story.trace()).facts.ledger.locations == 5
 
 
 def test_a_clear_names_what_it_ends() -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kvwire.cache.chains import Strand
 from kvwire.cache.identity import Identity
-from kvwire.cache.ledger import ALL, Cleared, Key, Ledger, Location, State, Stores
+from kvwire.cache.ledger import Cleared, Key, Ledger, Location, State, Stores
 from kvwire.cache.lineage import Kinds, Lineage, Windows
 from kvwire.cache.parity import Parity
 from kvwire.hashes.functions import OPAQUE
@@ -57,8 +57,6 @@ def location_of(event: Event) -> Location:
 
 def cleared_by(event: Event) -> Cleared:
     """What a clear names."""
-    if event.keys.isdisjoint(("medium", "ownership")):
-        return ALL
     return Cleared(
         event.medium if "medium" in event.keys else False,
         event.ownership if "ownership" in event.keys else False,

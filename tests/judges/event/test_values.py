@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -322,6 +323,16 @@ def test_a_single_block_can_be_a_partial_entry_until_the_size_of_the_group_is_kn
     assert story.verdict("EVT-033") == (PASS, 1)
     story.send(stored("ef", size=4))
     assert story.verdict("EVT-014") == (FAIL, 2)
+
+
+@pytest.mark.parametrize("begins", [Story.restart, Story.disconnect])
+def test_a_new_life_may_have_larger_partial_entries(begins: Callable[[Story], None]) -> None:
+    """That of a life before says nothing of the size of its blocks; a disconnect may begin one."""
+    story = Story(statement=Statement(extensions=ENTRIES)).begin()
+    story.send(stored("ab", size=8))
+    begins(story)
+    story.send(cleared(), stored("c", "nobody", size=12), stored("ef", size=16))
+    assert {name for name in story.spoken() if name[:3] in ("EVT", "CHN")} == set()
 
 
 @pytest.mark.parametrize("extra", [None, [None, None], [[], ["adapter", ["img", 0]]], [[b"x"], None]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit.stories import Event, Story, block, cleared, removed, stored
 
@@ -139,6 +141,36 @@ def test_a_finding_names_what_may_have_caused_it() -> None:
     assert story.outcome("RES-002").findings[0].seen.endswith("which is not; it is in medium CPU, group 0")
     story = sent(stored("a"), cleared(), removed("a"))
     assert story.outcome("RES-002").findings[0].seen.endswith("which is not; the last clear was in number 2")
+
+
+def test_a_finding_names_nothing_of_the_life_before() -> None:
+    story = sent(stored("b"), stored("c"), removed("c"), stored("d"), stored("e"), removed("b"))
+    story.send(cleared())
+    story.restart()
+    for event in (stored("a"), removed("a"), removed("a"), stored("b"), cleared(), removed("b")):
+        story.send(event)
+    first, second = (finding.seen for finding in story.outcome("RES-002").findings)
+    assert first.endswith("which is not; it was removed in number 1")
+    assert second.endswith("which is not; the last clear was in number 4")
+
+
+def test_behind_a_hole_nobody_knows_what_a_clear_had_ended() -> None:
+    story = sent(stored("ab"), cleared(), stored("a"))
+    assert story.verdict("RES-005") == (PASS, 1)
+    story.drop()
+    story.send(removed("b"), stored("b"))
+    assert story.verdict("RES-005") == (PASS, 1)
+
+
+def test_what_an_array_clear_of_a_medium_ends_is_not_known() -> None:
+    clear: Any = ["AllBlocksCleared", "GPU"]
+    assert sent(stored("a"), clear, removed("a")).verdict("RES-002") == (OPEN, 0)
+
+
+def test_an_event_of_an_unknown_type_is_no_clear() -> None:
+    story = sent(stored("a"), removed("a"))
+    story.send({"type": "BlockMoved"}, removed("a"))
+    assert story.outcome("RES-002").findings[0].seen.endswith("which is not; it was removed in number 2")
 
 
 def test_counted_after_a_late_join() -> None:
