@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.judges.test_honest_but_ugly import ROWS, Tell
 from tests.kit.honest_world import lived
-from tests.kit.stories import Story, everything
+from tests.kit.stories import Story, everything, payload, stored
 from tests.kit.whole import passing, told, whole
 
 from kvwire.conclusion.conclude import Listening, conclude
@@ -20,6 +20,7 @@ from kvwire.judges.verdict import Verdict
 from kvwire.standard import registry, resources
 from kvwire.standard.registry import ControlLevel
 from kvwire.trace import files, levels
+from kvwire.trace.attempts import ATTEMPTS
 from kvwire.trace.records import StreamInfo, Trace
 
 UNDRIVEN: tuple[ControlLevel, ...] = ("passive", "replayable")
@@ -128,6 +129,36 @@ def test_what_is_beyond_the_horizon_is_a_note() -> None:
     found = one.judged()
     assert any("beyond what is kept" in note for note in found.notes)
     assert "KVW-SEQ-003" not in {o.requirement for o in found.outcomes if o.violations}
+
+
+def test_two_senders_are_told_apart_in_one_pass() -> None:
+    story = Story(can=())
+    for number in range(5):
+        story.send(stored([number]))
+        story.live(number, payload(stored([100 + number]), ts=story.clock, rank=3))
+    trace = levels.lowered(story.trace(), "passive")
+    same(trace, trace.header.streams[0])
+
+
+def test_an_answer_that_did_not_come_while_the_machine_stood_still_shows_nothing_in_one_pass() -> None:
+    story = Story(can=()).told(4)
+    story.replay()
+    for _ in range(ATTEMPTS):
+        story.done(story.ask(1), "timeout", 2.0)
+        story.stands_still()
+    trace = levels.lowered(story.trace(), "replayable")
+    one = judged(passing(trace, story.info, everything()), trace)
+    assert one.showing.tallies["KVW-REP-003"].violations == 0
+    same(trace, trace.header.streams[0])
+
+
+def test_a_finding_of_a_stream_that_passed_says_what_stands_there() -> None:
+    story = Story(replay=False, can=()).begin()
+    for _ in range(2):
+        story.send(stored("a"))
+    result = conclude(story.trace(), registry.load(), everything())
+    (finding,) = next(outcome.findings for outcome in result.outcomes if outcome.requirement == "KVW-RES-001")
+    assert (finding.where.event or "").startswith("BlockStored")
 
 
 def _undriven_sessions() -> dict[str, Trace]:

@@ -333,7 +333,7 @@ class Passing:
         self.flush()
         beside = self.follower.senders.found
         self.facts.senders = None if beside is None else beside[0]
-        self.facts.complete(self._records, timeline, self.follower.copied)
+        self.facts.complete(self._records, timeline)
         self.showing.finish()
         lived = self.follower.lived
         return Judged(

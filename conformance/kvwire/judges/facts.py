@@ -155,9 +155,8 @@ class Facts:
         )
         return facts
 
-    def complete(self, records: Records, timeline: Timeline, copies: Set[int]) -> None:
-        """A stream that passed is over: its records, its timeline and what were copies, as far as they were kept."""
-        self.copies = copies
+    def complete(self, records: Records, timeline: Timeline) -> None:
+        """A stream that passed is over: its records and its timeline, as far as they were kept."""
         self._records = records
         self.timeline = timeline
         for name in ("details", "stimuli", "stalls"):  # what was asked for before holds nothing
