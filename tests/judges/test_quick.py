@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.finding import steady
-from tests.kit.hashed import text, wired
+from tests.kit.hashed import chain, event, signed, text, wired
 from tests.kit.stories import Event, Story, block, cleared, everything, payload, removed, stored
 from tests.kit.whole import Told, passing, told, whole
 
@@ -19,7 +19,7 @@ from benchmarks.streams import LABELS, SHAPES, Deviation, Function, Shape, Strea
 from kvwire.conclusion.judging import records_of
 from kvwire.conclusion.passing import Passing
 from kvwire.hashes.mistakes import BY_NAME
-from kvwire.standard.statement import Group, Statement
+from kvwire.standard.statement import Group, Residency, Statement
 from kvwire.trace.records import Trace
 
 
@@ -110,6 +110,29 @@ def test_a_hash_that_is_wrong_among_many(function: Function, at: int) -> None:
         assert said["KVW-HSH-001"][1] >= 1
     else:  # extra ids, which are on no wire, may explain it
         assert "1 blocks not recomputed: its reuse scope is not on the wire" in said["KVW-HSH-001"][5]
+
+
+@pytest.mark.parametrize("first", [0, 143])
+@pytest.mark.parametrize("function", ["opaque", "v1_block_key", "v2_sha256_64/u32"])
+@pytest.mark.parametrize("residency", ["set", "counted", "refresh"])
+def test_blocks_that_come_back(residency: Residency, function: str, first: int) -> None:
+    """In another medium beside the first, after a removal, whole or in parts, and stored again while they are there."""
+    sent = [payload(cleared(), ts=0.0)] if first == 0 else [payload(stored("z", size=16), ts=0.0)]
+    for at in range(30):
+        blocks = text(3, seed=at)
+        hashes = chain("v1_block_key" if function == "opaque" else function, blocks)
+        gone: Event = {**removed([]), "block_hashes": [signed(value) for value in hashes]}
+        events = [event(hashes, blocks), event(hashes, blocks, medium="CPU")]
+        if residency != "set":
+            events += [event(hashes, blocks), event(hashes, blocks, medium="CPU")]
+        events += [gone, event(hashes[:2], blocks[:2]), event(hashes, blocks, first=2)]
+        events += [gone, {**gone, "medium": "CPU"}] if at % 3 else [{**gone, "medium": "CPU"}]
+        sent += [payload(*events[:3], ts=float(at + 1)), payload(*events[3:], ts=float(at + 1))]
+    trace = heard(sent, Statement(algorithm=function, residency=residency), first=first)
+    said = alike(trace)
+    broken = {name for name in said if said[name][1]}
+    assert not [name for name in broken if name[4:7] in ("EVT", "CHN", "HSH", "RES")]
+    assert taken(trace) > 40
 
 
 @pytest.mark.parametrize("unsaid", [0, 20])
@@ -257,3 +280,11 @@ def test_a_finding_behind_batches_that_were_counted_names_the_batch_that_stored_
     (finding,) = said["KVW-RES-001"][4]
     assert finding.where.stored == "8"
     assert str(block(7) % 2**64) in finding.seen
+
+
+def test_a_block_that_comes_to_hang_below_itself_is_found() -> None:
+    """Its first copy is the root of the chain, and the second one, in another medium, hangs on its end."""
+    circle = [stored("x"), stored("yz", "x"), stored("x", "z", medium="CPU")]
+    trace = heard([*_stores(), *(payload(one, ts=100.0) for one in circle)], Statement(algorithm="opaque"))
+    assert alike(trace)["KVW-CHN-004"][1] == 1
+    assert taken(trace) > 50
