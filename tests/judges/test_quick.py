@@ -288,3 +288,24 @@ def test_a_block_that_comes_to_hang_below_itself_is_found() -> None:
     trace = heard([*_stores(), *(payload(one, ts=100.0) for one in circle)], Statement(algorithm="opaque"))
     assert alike(trace)["KVW-CHN-004"][1] == 1
     assert taken(trace) > 50
+
+
+SHOWN = stored("odd", medium="gpu")
+"""A medium that is not registered is shown each time, and what else is stored is counted."""
+UNKNOWN = {"type": "BlockMoved"}
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        [(stored("a"), 30.0)],
+        [(SHOWN, 200.0), (SHOWN, 150.0)],
+        [(SHOWN, 200.0), (stored("a"), 150.0)],
+        [(UNKNOWN, 200.0), (UNKNOWN, 150.0)],
+    ],
+    ids=["behind counted ones", "behind one that was shown", "before one that could be counted", "of no known type"],
+)
+def test_a_clock_that_goes_back_is_found_wherever_it_does(tail: list[tuple[Event, float]]) -> None:
+    trace = heard([*_stores(), *(payload(one, ts=ts) for one, ts in tail)], Statement(algorithm="opaque"))
+    (finding,) = alike(trace)["KVW-BAT-004"][4]
+    assert finding.where.number == str(60 + len(tail))
