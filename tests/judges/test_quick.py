@@ -150,6 +150,14 @@ def test_the_width_of_tokens_is_counted(label: str, unsaid: int) -> None:
     assert taken(trace) > 40
 
 
+@pytest.mark.parametrize(("label", "unqualified"), [("v2_sha256_64", 60), ("v2_sha256_64/u32", 0), ("v2", None)])
+def test_a_label_that_does_not_name_the_width_is_found_each_time(label: str, unqualified: int | None) -> None:
+    chains = [wired(BY_NAME["v2_sha256_64/u32"], text(1, seed=at), hash_algo=label) for at in range(60)]
+    sent = [payload(cleared(), ts=0.0), *(payload(*events, ts=float(at)) for at, events in enumerate(chains))]
+    said = alike(heard(sent, Statement()))
+    assert said.get("KVW-HSH-004", (None, None))[1] == unqualified
+
+
 @pytest.mark.parametrize(("memory", "exceeded"), [(2**16, False), (20, True)])
 def test_a_window_group_goes_the_quick_way(memory: int, exceeded: bool) -> None:
     """Its parents may have been freed; how many stores are remembered has a bound, and that it was reached is said."""
@@ -309,3 +317,15 @@ def test_a_clock_that_goes_back_is_found_wherever_it_does(tail: list[tuple[Event
     trace = heard([*_stores(), *(payload(one, ts=ts) for one, ts in tail)], Statement(algorithm="opaque"))
     (finding,) = alike(trace)["KVW-BAT-004"][4]
     assert finding.where.number == str(60 + len(tail))
+
+
+def test_a_life_that_begins_with_an_empty_batch_owes_its_clear_all_the_same() -> None:
+    _, *stores = _stores()
+    trace = heard([payload(ts=0.0), *stores], Statement(algorithm="opaque"))
+    assert alike(trace)["KVW-SEQ-008"][:2] == (1, 1)
+    assert taken(trace) > 40
+
+
+def test_blocks_of_another_size_than_is_declared_are_shown() -> None:
+    trace = heard(list(_stores()), Statement(algorithm="opaque", block_size=8))
+    assert alike(trace)["KVW-EVT-014"][:2] == (60, 60)
