@@ -33,10 +33,11 @@ NAMED = 'algorithm other than "opaque"'
 
 
 def at_hash(batch: Batch, event: Event, index: int) -> Where:
-    """The place of a block's hash in its payload; the event is ``whole``, so that it has its hashes."""
+    """The place of a block's hash in its payload; of the whole event when the hashes are not where they should be."""
     node = walked(batch.payload).items[1].items[event.index]
     hashes = node.get("block_hashes") if node.kind is Kind.MAP else node.items[1]
-    assert hashes is not None
+    if hashes is None:
+        return at_batch(batch, event=event)
     start = hashes.items[index].start
     return Where(
         record=batch.record,
