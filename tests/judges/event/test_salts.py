@@ -125,6 +125,9 @@ def test_with_a_deployment_key_a_salt_has_one_tag_and_no_other_has_it() -> None:
     keyed = scope_tag("tenant-7f3a", b"k")
     assert tagged(keyed, keyed, scope_key=True).verdict("EVT-028") == (PASS, 2)
     assert tagged(keyed, RIGHT, scope_key=True).verdict("EVT-028") == (FAIL, 2)
+    both = tagged(RIGHT, RIGHT, scope_key=True).outcome("EVT-028")
+    assert (both.verdict, both.violations) == (FAIL, 2)
+    assert both.findings[0].expected == "the scope tag of the salt 'tenant-7f3a' by the deployment key"
     story = tagged(keyed, keyed, scope_key=True)
     story.note(CacheCall(tokens=(9, 9, 9, 9), salt="tenant-other", cached_tokens=0))
     story.send({**stored("x"), "token_ids": [9, 9, 9, 9], "scope": keyed})

@@ -118,7 +118,7 @@ def test_an_offer_that_is_sent_as_several_batches_leaves_it_open() -> None:
         story.offer(stored(first), stored(second))
         story.send(stored(first))
         story.send(stored(second))
-    assert story.verdict("SEQ-002")[0] is OPEN
+    assert story.outcome("SEQ-002").reason == "the publisher sends one offered batch as several"
     assert story.verdict("SEQ-009") == (PASS, 2)
 
 
@@ -165,6 +165,31 @@ def test_a_batch_that_was_not_seen_is_not_lost_yet() -> None:
     assert "no complete replay answer tells why" in story.outcome("SEQ-009").reason
     story = losing(later=False)  # it may still be on its way
     assert story.verdict("SEQ-009") == (OPEN, 1)
+
+
+def test_the_first_offer_is_lost_where_a_replay_from_0_lacks_it() -> None:
+    story = publishing()
+    story.offer(stored("a"))
+    story.drop()
+    story.publish(stored("b"))
+    story.replay(2)
+    assert "no complete replay answer tells why" in story.outcome("SEQ-009").reason
+    story.replay()
+    assert story.spoken()["SEQ-009"].endswith("a complete replay answer of 2 batches lack it")
+
+
+def test_an_answer_that_begins_behind_a_batch_tells_nothing_of_it() -> None:
+    story = losing(replayed=False)
+    story.replay(3)
+    assert "no complete replay answer tells why" in story.outcome("SEQ-009").reason
+
+
+def test_an_answer_of_another_life_tells_nothing_of_a_batch() -> None:
+    story = losing(replayed=False)
+    story.restart()
+    story.told(5)
+    story.replay()
+    assert "no complete replay answer tells why" in story.outcome("SEQ-009").reason
 
 
 @pytest.mark.parametrize("queue", [1, None])
