@@ -51,6 +51,7 @@ def test_an_honest_stream() -> None:
     story = sent(stored("ab"), stored("c", "b"), removed("cb"), stored("b", "a"), cleared(), stored("a"))
     assert counts(story) == {"RES-001": 5, "RES-002": 2, "RES-005": 1}
     assert speaks(story) == set()
+    assert story.verdict("RES-005") == (PASS, 1)
 
 
 def test_a_block_stored_twice() -> None:
@@ -76,6 +77,13 @@ def test_a_removal_of_what_is_not_resident() -> None:
 def test_a_removal_from_another_medium() -> None:
     assert speaks(sent(stored("a"), removed("a", medium="CPU"))) == {"RES-002"}
     assert speaks(sent(stored("a", medium=None), removed("a"))) == {"RES-002"}
+
+
+def test_a_removal_that_names_the_wrong_group_is_no_second_fault() -> None:
+    for statement, judged in ((None, "RES-002"), (COUNTED, "RES-004")):
+        story = sent(stored("a", group_idx=1), removed("a"), statement=statement)
+        assert "EVT-017" in story.spoken()
+        assert story.outcome(judged).witnesses == 0
 
 
 def test_order_within_a_batch_counts() -> None:
@@ -260,6 +268,13 @@ def test_the_leading_clear_of_an_engine_that_kept_its_blocks_is_right() -> None:
     assert "RES-005" not in speaks(story)
 
 
+def test_a_clear_behind_a_store_is_not_the_leading_one() -> None:
+    story = Story()
+    story.send(stored("a"), cleared())
+    story.send(stored("a"))
+    assert story.verdict("RES-005") == (PASS, 1)
+
+
 @pytest.mark.parametrize("end", ["restart", "drop"])
 def test_what_a_clear_ended_is_not_followed_beyond_what_is_known(end: str) -> None:
     story = sent(stored("a"), cleared())
@@ -414,6 +429,14 @@ def test_what_was_stored_again_after_a_clear_had_gone() -> None:
     story = sent(stored("ab"), cleared(), stored("b"))
     held(story, "b")
     assert story.verdict("RES-005") == (PASS, 2)
+
+
+def test_what_a_clear_ended_where_the_answer_does_not_speak_is_not_judged() -> None:
+    story = sent(stored("a"), stored("a", medium="CPU"), cleared())
+    story.note(Settled(drained=True, idle=True))
+    story.note(places(GPU=""))
+    assert story.verdict("RES-005") == (PASS, 1)
+    assert story.outcome("RES-003").verdict is OPEN
 
 
 def places(**held_by: str) -> ResidentCall:
@@ -599,6 +622,107 @@ def test_a_reset_that_nobody_saw_counts_once_the_next_number_shows_that_nothing_
         bound(again)
         again.send()
     assert again.outcome("RES-006").violations == 1
+
+
+UNSOUND = {"type": "AllBlocksCleared", "medium": 7}, {**stored("c"), "block_hashes": "c"}
+
+
+def idle_reset(*before: Event) -> Story:
+    story = sent(*before)
+    story.note(Settled(drained=True, idle=True))
+    story.note(ResetCall())
+    return story
+
+
+def awaited(story: Story) -> Story:
+    story.note(ResetDone(outcome="bound", bound_s=5.0))
+    return story
+
+
+@pytest.mark.parametrize("event", [*UNSOUND, {"type": "SomethingElse"}])
+def test_what_cannot_be_read_is_neither_a_later_store_nor_a_sight_of_the_reset(event: Event) -> None:
+    story = idle_reset(stored("ab"))
+    story.send(event)
+    assert awaited(story).verdict("RES-006") == (OPEN, 0)
+    story = idle_reset(stored("ab"))
+    story.send(event, cleared())
+    assert awaited(story).verdict("RES-006") == (PASS, 1)
+
+
+def test_the_reset_may_have_shown_in_a_hole_before_a_store() -> None:
+    story = idle_reset(stored("ab"))
+    story.drop()
+    story.send(stored("c"))
+    outcome = awaited(story).outcome("RES-006")
+    assert (outcome.verdict, outcome.reason) == (OPEN, "batches are missing since the reset")
+
+
+@pytest.mark.parametrize("first", [cleared(), stored("c")])
+@pytest.mark.parametrize("ours", [True, False])
+def test_another_life_shows_nothing_of_a_reset_before_it(first: Event, ours: bool) -> None:
+    story = idle_reset(stored("ab"))
+    story.restart(ours=ours)
+    story.send(first)
+    outcome = awaited(story).outcome("RES-006")
+    assert (outcome.verdict, outcome.witnesses) == (OPEN, 0)
+    assert outcome.reason == "another life began since the reset"
+
+
+@pytest.mark.parametrize("later", [stored("c"), cleared()])
+def test_of_a_reset_during_which_every_witness_was_cut_off_nothing_later_tells(later: Event) -> None:
+    story = idle_reset(stored("ab"))
+    story.disconnect()
+    story.connect()
+    awaited(story).send(later)
+    story.note(ResetCall(error="refused"))
+    assert awaited(story).verdict("RES-006") == (OPEN, 0)
+
+
+def test_what_was_lost_before_the_wait_ended_counts_though_the_next_batch_is_the_next_one() -> None:
+    story = sent()
+    for _ in range(ATTEMPTS):
+        story.send(cleared(), stored("a"))
+        story.note(ResetCall())
+        story.drop()
+        story.send()
+        awaited(story).send()
+    assert story.outcome("RES-006").reason == "batches are missing since the reset"
+
+
+def test_a_reset_that_shows_in_a_later_attempt_was_late() -> None:
+    story = after_reset(attempts=2)
+    story.send(stored("a"))
+    story.note(ResetCall())
+    story.send(cleared())
+    outcome = awaited(story).outcome("RES-006")
+    assert (outcome.verdict, outcome.witnesses) == (PASS, 1)
+    assert outcome.notes[0].startswith("late on a busy machine: ")
+
+
+def test_of_a_reset_after_which_nothing_was_heard_nobody_knows() -> None:
+    story = awaited(idle_reset(stored("a")))
+    story.note(ResetCall())
+    story.send(cleared())
+    outcome = awaited(story).outcome("RES-006")
+    assert outcome.reason == "batches are missing since the reset"
+
+
+def test_what_had_nothing_to_show_is_decided_though_nothing_follows() -> None:
+    assert awaited(idle_reset()).outcome("RES-006").reason == "nothing was seen that could have broken it"
+    story = sent(begun=False)
+    story.send()
+    story.note(ResetCall())
+    assert awaited(story).outcome("RES-006").reason == "what was resident before the reset is not known"
+
+
+def test_a_store_into_a_cache_that_was_empty_when_it_was_reset_owes_no_clear() -> None:
+    story = sent()
+    for _ in range(ATTEMPTS):
+        story.note(Settled(drained=True, idle=True))
+        story.note(ResetCall())
+        story.send(stored("c"))
+        awaited(story).send(cleared())
+    assert story.verdict("RES-006") == (OPEN, 0)
 
 
 def test_an_empty_cache_has_nothing_to_show() -> None:

@@ -72,7 +72,7 @@ class _Reset:
             self.left -= changed
         elif event.kind == "removed":
             self.left -= {key for key in changed if self.ledger.state(key) is not State.RESIDENT}
-        elif self.idle and (self.left or not self.complete):
+        elif self.idle and not self.lost and (self.left or not self.complete):
             self.early = (batch, event)
         elif not self.idle:
             self.left |= changed
@@ -91,10 +91,15 @@ class Residency(Area):
         self.shown = Patience(self.reset_visible)
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
-        self._lose()
+        self.facts.ended.clear()
+        if self.reset is not None:
+            self.reset_visible.open("another life began since the reset")
+            self.reset = None
 
     def on_gap(self, gap: Gap) -> None:
-        self._lose()
+        self.facts.ended.clear()
+        if self.reset is not None:
+            self.reset.lost = True
 
     def on_batch(self, batch: Batch) -> None:
         self._decide(lost=batch.live is None)
@@ -102,12 +107,6 @@ class Residency(Area):
     def finish(self) -> None:
         self._decide(lost=True)
         self.shown.decide()
-
-    def _lose(self) -> None:
-        self.facts.ended.clear()
-        if self.reset is not None:
-            self.reset.lost = True
-            self._decide(lost=True)
 
     def _decide(self, *, lost: bool) -> None:
         """Judge a reset that did not show within its bound; ``lost``: what showed it can have been sent and lost."""
@@ -145,8 +144,7 @@ class Residency(Area):
         if self.reset is not None:
             changed = self.facts.cleared or {change.key for change in self.facts.changes}
             self.reset.on_event(batch, event, changed)
-        if event.kind == "cleared" and batch.number:  # the leading clear ends what nobody announced
-            self.facts.ended.add(self.facts.cleared)
+        self.facts.ended.add(self.facts.cleared)  # none by the leading clear: nothing was announced before it
         for change in self.facts.changes:
             policy = self.context.statement.residency_of(event.medium, event.group)
             if event.kind == "stored":
@@ -228,7 +226,7 @@ class Residency(Area):
         """
         for location, ended in sorted(self.facts.ended.by_location.items(), key=lambda item: str(item[0])):
             held = answer.held(location)
-            if held is None or not ended:
+            if held is None:
                 continue
             say.saw(len(ended - held))
             for value in sorted(ended & held) if answer.idle else ():
