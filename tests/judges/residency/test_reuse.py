@@ -225,6 +225,44 @@ def test_what_a_clear_ended_though_it_was_not_gone_is_one_fault_until_it_is_stor
     assert story.outcome("RES-013").violations == 1
 
 
+def test_what_a_clear_ended_before_a_hole_excuses_nothing_after_the_next_clear() -> None:
+    story = Engine()
+    story.run("abc", 0, store("abc"))
+    story.send(cleared())
+    story.drop()
+    story.run("zz", 0, cleared(), store("zz"))
+    story.run("abc", 3)
+    story.holds("a", "ab", "abc", "z", "zz")
+    assert story.outcome("RES-013").violations == 1
+
+
+def test_what_was_removed_and_is_gone_is_one_occasion() -> None:
+    story = Engine()
+    story.run("ab", 0, store("ab"))
+    story.run("zz", 0, remove("ab", "a"), store("zz"))
+    story.holds("z", "zz")
+    story.holds("z", "zz")
+    assert story.verdict("RES-012") == (PASS, 2)
+
+
+@pytest.mark.parametrize("since", ["a life", "a store that cannot be read"])
+def test_what_strayed_leaves_nothing_open_once_all_is_known_again(since: str) -> None:
+    for cap, sentence in ((None, "RES-013"), (2, "RES-008")):
+        story = Engine(cap=cap)
+        if since == "a life":
+            story.run("abcd", 0, store("q"))
+            story.restart(ours=True)
+            story.begin()
+        else:
+            story.send({**store("q"), "block_hashes": "q"})
+            story.send(cleared())
+        story.settle()
+        story.run("abcd", 0, store("ab"))
+        story.run("abcd", 4)
+        story.holds("a", "ab", "abc", "abcd")
+        assert story.outcome(sentence).violations == 1
+
+
 def test_a_removal_of_what_is_still_there() -> None:
     story = Engine()
     story.run("abc", 0, store("abc"))
@@ -447,6 +485,35 @@ def test_a_limit_that_was_not_reached_is_not_used() -> None:
     assert {outcomes[name].reason for name in ("RES-007", "RES-008", "RES-009")} == {"not used"}
 
 
+def test_a_removal_is_no_chain_that_no_prompt_explains() -> None:
+    story = capped()
+    story.run("w", 0, store("w"))
+    story.run("x", 0, remove("w"), store("x"))
+    story.run("abcd", 4)
+    story.note(Settled(drained=True, idle=True))
+    assert story.outcome("RES-008").violations == 1
+
+
+def test_only_what_one_prompt_stored_alone_shows_that_the_limit_is_used() -> None:
+    """Not the stores of two, a prompt begun before the one ahead was over, removals, or what may be announced."""
+    two = Engine(cap=2)
+    two.run("a", 0, store("a"))
+    two.run("wx", 0, store("w"))
+    ahead = Engine(cap=2)
+    ahead.run("abcd", 0, settled=False)
+    ahead.run("wxyz", 0, store("ab"))
+    both = Engine(cap=2)
+    both.run("a", 0, store("a"))
+    both.run("wx", 0, remove("a"), store("w"))
+    foreign = Engine(cap=2)
+    foreign.run("abcd", 0, store("qr"))
+    for story in (two, ahead, both, foreign):
+        assert "RES-009" not in story.witnessed()
+    scopes = capped()
+    scopes.run("abcd", 0, {**store("ab"), "block_hashes": [block("A"), block("AB")]}, salt="other")
+    assert scopes.verdict("RES-009") == (PASS, 1)
+
+
 def emptied(*removals: Event, before: Sequence[Event] = ()) -> Engine:
     """An engine with a limit of two that held four blocks of one letter, and holds the next prompt only."""
     story = capped()
@@ -469,6 +536,27 @@ def test_removals_that_the_limit_shed() -> None:
     story = emptied(remove(*"wx"))
     assert story.outcome("RES-007").verdict is FAIL
     assert story.outcome("RES-003").verdict is FAIL
+
+
+def test_removals_under_way_are_not_shed() -> None:
+    story = capped()
+    for name in "wxyz":
+        story.run(name, 0, store(name))
+    story.holds("a", "ab", *"wxyz")
+    story.run("rs", 0, remove(*"wx"), store("rs"))
+    story.holds("a", "ab", "r", "rs", idle=False)
+    story.send(remove(*"yz"))
+    assert "RES-007" not in story.witnessed()
+
+
+def test_a_place_of_which_the_answer_does_not_speak_lost_nothing() -> None:
+    story = capped()
+    story.run("w", 0, store("w"))
+    story.holds("a", "ab", "w")
+    story.run("w", 1, {**store("w"), "medium": "CPU"}, remove("a"))
+    story.holds("ab")
+    assert "RES-007" not in story.witnessed()
+    assert story.outcome("RES-003").reason == "blocks are announced in places of which the answer does not speak"
 
 
 def test_what_was_held_before_a_hole_may_be_gone_by_it() -> None:
