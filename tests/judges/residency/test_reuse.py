@@ -23,6 +23,7 @@ from kvwire.trace.calls import (
     PublishCall,
     ResetCall,
     ResidentCall,
+    RestartCall,
     StartCall,
 )
 from kvwire.trace.marks import Settled
@@ -464,6 +465,42 @@ def test_a_prompt_behind_something_else_touches_nothing_for_sure(call: Call) -> 
     assert "RES-008" not in story.witnessed()
 
 
+RESTARTED = RestartCall(error="no answer")
+"""It may have begun another life, or not."""
+
+
+def test_what_is_touched_where_the_life_is_not_certain_is_not_owed() -> None:
+    before, after = capped(), capped()
+    before.note(RESTARTED)
+    before.run("abcd", 4)
+    before.send()
+    before.note(Settled(drained=True, idle=True))
+    after.run("abcd", 4)
+    after.note(RESTARTED)
+    after.note(Settled(drained=True, idle=True))
+    for story in (before, after):
+        assert "RES-008" not in story.witnessed()
+
+
+def test_an_engine_at_rest_may_have_said_more_than_was_heard() -> None:
+    story = Engine(cap=2)
+    story.run("abcd", 0, store("ab"), settled=False)
+    story.settle(drained=False)
+    assert "RES-009" not in story.witnessed()
+    story = capped()
+    story.run("abcd", 4, settled=False)
+    story.note(Settled(drained=False, idle=True))
+    assert "RES-008" not in story.witnessed()
+
+
+def test_stores_of_another_life_do_not_fill_the_limit() -> None:
+    story = Engine(cap=2)
+    story.run("w", 0, store("w"))
+    story.restart(ours=True)
+    story.run("abcd", 0, cleared(), store("a"))
+    assert "RES-009" not in story.witnessed()
+
+
 def test_a_chain_that_no_prompt_explains_may_be_the_block_that_is_owed() -> None:
     story = capped()
     story.run("abcd", 4, store("q"))
@@ -557,6 +594,18 @@ def test_a_place_of_which_the_answer_does_not_speak_lost_nothing() -> None:
     story.holds("ab")
     assert "RES-007" not in story.witnessed()
     assert story.outcome("RES-003").reason == "blocks are announced in places of which the answer does not speak"
+
+
+def test_what_another_life_held_is_not_gone_by_the_limit() -> None:
+    story = capped()
+    story.run("w", 0, store("w"))
+    story.holds("a", "ab", "w")
+    story.run("xy", 0, store("xy"))
+    story.restart(ours=True)
+    story.begin()
+    story.run("w", 0, store("w"))
+    story.holds()
+    assert {name for name in story.spoken() if name.startswith("RES")} == {"RES-003"}
 
 
 def test_what_was_held_before_a_hole_may_be_gone_by_it() -> None:

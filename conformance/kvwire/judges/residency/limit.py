@@ -67,6 +67,7 @@ class Limit(Area):
             self.limit = next((start.cap for start in reversed(starts) if start.cap), 0)
         self.prefixes.begin()
         self.touched.clear()
+        self.held.clear()
 
     def on_gap(self, gap: Gap) -> None:
         self.touched.clear()
@@ -111,6 +112,7 @@ class Limit(Area):
         match moment.stimulus:
             case CacheCall(succeeded=True):
                 self.begun = self._before(moment) + 1
+                self.stored = 0
                 if moment.known:
                     self._begins(self.facts.prompts[self.begun - 1], calm=self.drained)
                 self.drained = False
@@ -129,7 +131,6 @@ class Limit(Area):
         return bisect.bisect_left(self.facts.prompts, moment.index, key=lambda prompt: prompt.record)
 
     def _begins(self, prompt: Prompt, *, calm: bool) -> None:
-        self.stored = 0
         if not calm or prompt.cached_tokens is None or bytes in map(type, prompt.tokens):
             return
         chains, first = self._resident(prompt)
