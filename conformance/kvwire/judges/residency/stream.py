@@ -92,9 +92,9 @@ class Residency(Area):
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
         self.facts.ended.clear()
-        if self.reset is not None:
+        if self.reset is not None and self.reset.left and not self.reset.visible:
             self.reset_visible.open("another life began since the reset")
-            self.reset = None
+        self.reset = None
 
     def on_gap(self, gap: Gap) -> None:
         self.facts.ended.clear()
