@@ -136,13 +136,13 @@ def test_the_matrix_has_both_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, tuple[str, ...]] = {}
     row = Quiet(peer="paged", spoken={}, unpassed={}, left=[], troubles=[], amiss=[], seconds=1.0)
 
-    def mutants(names: tuple[str, ...], *_: object) -> matrix.Matrix:
+    def mutants(names: tuple[str, ...], *_: object) -> tuple[list[matrix.Row], bool]:
         asked["mutants"] = names
-        return matrix.Matrix(edition="1", rows=[], without=[])
+        return [], True
 
-    def peers(names: tuple[str, ...], *_: object) -> list[Quiet]:
+    def peers(names: tuple[str, ...], *_: object) -> tuple[list[Quiet], bool]:
         asked["honest"] = names
-        return [row, msgspec.structs.replace(row, peer="radix", troubles=["it ended"])]
+        return [row, msgspec.structs.replace(row, peer="radix", troubles=["it ended"])], True
 
     monkeypatch.setattr(matrix, "measured", mutants)
     monkeypatch.setattr(quiet, "measured", peers)
