@@ -69,15 +69,26 @@ def test_a_signal_while_all_is_imported_ends_without_a_traceback(number: signal.
     assert "Traceback" not in said
 
 
-def test_one_more_signal_behind_all_that_is_told_is_no_death() -> None:
-    script = """
+LAST = {
+    "when callbacks run": "import atexit; atexit.register(os.kill, os.getpid(), signal.SIGTERM)",
+    "when modules go": """
+class Late:
+    def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM):
+        kill(me, number)
+late = Late()
+""",
+}
+
+
+@pytest.mark.parametrize("last", LAST.values(), ids=LAST)
+def test_one_more_signal_behind_all_that_is_told_is_no_death(last: str) -> None:
+    script = f"""
 import os, signal
 from kvwire.cli import root
 def interrupted():
     raise KeyboardInterrupt
 root.run = interrupted
-import atexit
-atexit.register(os.kill, os.getpid(), signal.SIGINT)
+{last}
 root.entry()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=END_S, check=False)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import io
@@ -272,4 +273,11 @@ def entry() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(code))
     _handed_on()
+    atexit.register(_ignore_signals)
     sys.exit(code)
+
+
+def _ignore_signals() -> None:
+    """While the interpreter goes, it puts back what a signal did before: an end without our exit code."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
