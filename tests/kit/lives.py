@@ -49,7 +49,7 @@ def _again(record: Record, later: int) -> Record:
 def _stamped(frames: Sequence[bytes]) -> tuple[bytes, ...]:
     *others, payload = frames
     stamp = stamp_of(payload)
-    if stamp is None or len(stamp) < 8:
+    if stamp is None:
         return tuple(frames)
     (seconds,) = struct.unpack(">d", stamp)
     return (*others, payload[:2] + struct.pack(">d", seconds + LATER_S) + payload[10:])

@@ -8,7 +8,7 @@ import re
 import subprocess
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -17,9 +17,10 @@ from tests.conclusion.test_summary import told
 from tests.kit.needs import needs_program
 from tests.report.test_faces import RESULTS, broken, concluded
 
-from kvwire.conclusion.result import Result
+from kvwire.conclusion.result import NoClaim, Result
 from kvwire.report.evidence import look
 from kvwire.report.faces import face
+from kvwire.report.words import NO_CLAIM
 from kvwire.trace.records import Trace
 
 LOADED_S = 100
@@ -53,6 +54,14 @@ def axe() -> str:
 
 def page(*reports: Result) -> str:
     return face(list(reports), "html").decode()
+
+
+@pytest.mark.parametrize("why", get_args(NoClaim))
+def test_why_a_run_makes_no_claim_is_said_in_words(why: NoClaim) -> None:
+    report = RESULTS["quick"]
+    summary = msgspec.structs.replace(report.summary, no_claim=[why])
+    said = page(msgspec.structs.replace(report, summary=summary))
+    assert f"This run makes no claim of conformance: {NO_CLAIM[why]}." in said
 
 
 def recorded(made: Trace) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import bisect
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
@@ -184,6 +184,11 @@ class _Prefixes(msgspec.Struct, frozen=True):
     ends: dict[bytes, list[int]]
 
 
+def _may_be_of(event: Event, scope: Scope) -> bool:
+    """Whether an event that names an adapter can be of a prompt: else it is somebody else's, or the engine's own."""
+    return scope.lora is not None and (event.lora_name is not None or scope.lora == event.lora_id)
+
+
 class Chains:
     """The chains of one stream; O(window) and the prompts."""
 
@@ -310,13 +315,11 @@ class Chains:
     def _ended(self, chain: bytes, size: int, before: int) -> frozenset[Scope]:
         return frozenset(self._scopes[number] for number in self._of(size).ends.get(chain, ()) if number < before)
 
-    def stored(
-        self, event: Event, record: int, *, plain: bool = True, of: Callable[[Scope], bool] = lambda _: True
-    ) -> list[tuple[Link, Link | None]]:
+    def stored(self, event: Event, record: int, *, plain: bool = True) -> list[tuple[Link, Link | None]]:
         """The blocks of a ``whole`` event as links, each with the link that the same hash had before.
 
-        ``plain`` is false when the event gives the blocks content besides tokens; ``of`` says which scopes the event
-        leaves: what it names is somebody else's, or the engine's own, where no prompt of ours had that.
+        ``plain`` is false when the event gives the blocks content besides tokens. Scopes of prompts are left out that
+        the event cannot be of by the adapter that it names.
         """
         size = event.block_size or 0
         before = self.causes(record)
@@ -329,8 +332,9 @@ class Chains:
             keys = None if event.mm_keys is None or index >= len(event.mm_keys) else event.mm_keys[index]
             items = None if keys is None else tuple(digest for digest, _ in keys)
             link = self._link(tokens, parent, above, root_ended, size, before, plain=plain, items=items)
-            if link.scopes and not all(map(of, link.scopes)):
-                link = msgspec.structs.replace(link, scopes=frozenset(filter(of, link.scopes)))
+            if event.lora_id or event.lora_name:
+                own = frozenset(scope for scope in link.scopes if _may_be_of(event, scope))
+                link = msgspec.structs.replace(link, scopes=own)
             prior = self.get(value)
             found.append((link, prior))
             if prior is None or prior.chain is None:

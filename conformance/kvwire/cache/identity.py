@@ -188,8 +188,7 @@ class Identity:
         plain = extras is not None and not any(extras) and not any(event.mm_keys or ())
         adapter, tag = Adapter.of(event), Tag.of(event)
         sights: list[Sight] = []
-        stored = self.chains.stored(event, batch.record, plain=plain, of=_named_by(adapter))
-        for index, (link, prior) in enumerate(stored):
+        for index, (link, prior) in enumerate(self.chains.stored(event, batch.record, plain=plain)):
             fresh = False
             if prior is None:
                 self._distinct += 1
@@ -373,13 +372,6 @@ class Identity:
     def _scopes_of(self, place: Place) -> frozenset[Scope]:
         _, chain, _, size = place
         return frozenset(self.chains.runs(chain, size))
-
-
-def _named_by(adapter: Adapter | None) -> Callable[[Scope], bool]:
-    """Which scopes of prompts an event can be of that names an adapter: all, where it names none."""
-    if adapter is None:
-        return lambda _: True
-    return lambda scope: scope.lora is not None and (adapter.name is not None or scope.lora == adapter.id)
 
 
 def _under_another(

@@ -23,7 +23,7 @@ from kvwire.report.evidence import Evidence, Seen
 from kvwire.report.grouping import broken, opened
 from kvwire.report.profile import causes, lines, shown
 from kvwire.report.standing import RUN, Standing, cases, message, standing
-from kvwire.report.words import counted, short, singular
+from kvwire.report.words import NO_CLAIM, counted, short, singular
 from kvwire.standard.registry import AREAS, area_of
 
 WIDTH, HEIGHT, MARGIN = 960, 180, 8
@@ -138,7 +138,12 @@ def html(reports: Sequence[Result], recorded: Sequence[Seen] = ()) -> str:
         _environment()
         .get_template("report.html.j2")
         .render(
-            pages=pages, matrix=_matrix(pages) if len(pages) > 1 else (), verdicts=WORST, width=WIDTH, height=HEIGHT
+            pages=pages,
+            matrix=_matrix(pages) if len(pages) > 1 else (),
+            verdicts=WORST,
+            no_claim=NO_CLAIM,
+            width=WIDTH,
+            height=HEIGHT,
         )
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kvwire.conclusion.result import NoClaim
 from kvwire.conclusion.untried import Why
 from kvwire.standard.registry import ControlLevel
 
@@ -14,6 +15,13 @@ _ONE = re.compile(
 )
 _VERBS = {"are": " is", "were": " was", None: ""}
 
+NO_CLAIM: dict[NoClaim, str] = {
+    "quick": "it is a quick one",
+    "only": "some sentences alone were asked for (--only)",
+    "interrupted": "it was interrupted",
+    "cut": "it did not come to its end",
+    "lost": "the connection was lost",
+}
 WHY: dict[Why, str] = {
     Why.MODE: "left out by a {mode} run",
     Why.ONLY: "left out by --only",

@@ -22,7 +22,7 @@ def number_of(frame: bytes) -> int | None:
 
 def stamp_of(payload: bytes) -> bytes | None:
     """The eight bytes of a batch's ``ts``; None where no float64 stands in its place. What follows is not looked at."""
-    return payload[2:10] if payload[:2] in STAMPED else None
+    return payload[2:10] if payload[:2] in STAMPED and len(payload) >= 10 else None
 
 
 def split_live(frames: tuple[bytes, ...]) -> tuple[int, bytes] | None:

@@ -76,6 +76,13 @@ def test_a_digest_token_without_any_mm_keys() -> None:
     assert story.outcome("EVT-012").findings[0].seen == "1 digest tokens, no `mm_keys`"
 
 
+def test_items_are_asked_for_in_whole_events_and_digests_where_there_are_some() -> None:
+    story = sent({**multimodal([[mm_key()]]), "token_ids": [DIGEST, 1]})  # fewer than the block holds
+    assert "EVT-031" not in story.witnessed()
+    assert "EVT-012" not in sent(stored("a")).witnessed()
+    assert "EVT-030" not in sent({**stored("a"), "mm_keys": [[]]}).witnessed()
+
+
 TOKENS = [1, DIGEST, 32001, 32002, 32003, 32004, 7, 8]
 
 

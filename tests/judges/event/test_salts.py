@@ -114,6 +114,13 @@ def test_chains_that_may_have_no_salt_need_no_tag() -> None:
     assert tagged(RIGHT, RIGHT, salts=("tenant-7f3a", None)).verdict("EVT-028") == (PASS, 2)
 
 
+def test_a_chain_of_an_adapter_that_no_prompt_of_ours_had_needs_no_tag_of_ours() -> None:
+    """Somebody else ran the same tokens."""
+    story = tagged(RIGHT, RIGHT)
+    story.send({**stored("x"), "token_ids": list(CHAIN[0]), "lora_id": 7, "lora_name": "theirs"})
+    assert story.verdict("EVT-028") == (PASS, 2)
+
+
 def test_a_chain_that_ran_with_several_salts_has_the_tag_of_one() -> None:
     both = ("tenant-7f3a", "tenant-other")
     assert tagged(RIGHT, scope_tag("tenant-other"), salts=both).verdict("EVT-028") == (PASS, 2)

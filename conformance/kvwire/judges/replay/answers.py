@@ -90,14 +90,19 @@ class Answers(Area):
             self.ends_nothing = self.ends_nothing or bool(exchange.ends)
             if exchange.ends or not exchange.situation:
                 self.end_of_nothing(exchange)
-        if exchange.connection not in self.facts.mixed and (exchange.ends or not (nothing or exchange.situation)):
+        if exchange.connection in self.facts.mixed:
+            self._ends_of_mixed(exchange)
+        elif exchange.ends or not (nothing or exchange.situation):
             self.one_end(exchange)
-        elif exchange.client == exchange.connection and exchange.connection in self.facts.overfull:
+        self.empty_marker(exchange)
+        self.declared_marker(exchange)
+
+    def _ends_of_mixed(self, exchange: Exchange) -> None:
+        """KVW-REP-003: one end marker too many on a connection, said once, where it is not certain whose each is."""
+        if exchange.client == exchange.connection and exchange.connection in self.facts.overfull:
             ends, asked = self.facts.overfull[exchange.connection]
             expected = f"an end marker for each of {asked} requests on one connection"
             self.one_end.broke(expected, f"{ends} end markers", Where(record=exchange.done))
-        self.empty_marker(exchange)
-        self.declared_marker(exchange)
 
     # what an answer holds
 
@@ -179,7 +184,7 @@ class Answers(Area):
         in ascending order, each once.
 
         Answers to several requests on one connection that come mixed break it, and leave open whose each message is:
-        no other sentence speaks of them. Where more end markers than requests came on it (KVW-REP-003), it is that.
+        no other sentence speaks of them. Where more end markers than requests came on it, KVW-REP-003 speaks instead.
         """
         if exchange.connection in self.facts.mixed and exchange.connection in self.facts.overfull:
             say.open("more end markers than requests on one connection: whose answer a batch is of is not certain")
