@@ -188,6 +188,16 @@ def test_nothing_is_concluded_about_a_group_of_unknown_kind(extra: Event) -> Non
     assert "CHN-004" in speaks(story)
 
 
+def test_what_groups_are_ends_with_a_life() -> None:
+    """A release may number them otherwise: of a group above 0 without a kind nothing is known again."""
+    story = sent(stored("ab", group_idx=1, kv_cache_spec_kind="full_attention"))
+    story.restart()
+    for event in (stored("ab", group_idx=1), removed("a", group_idx=1), stored("c", "a", group_idx=1)):
+        story.send(event)
+    assert counts(story).get("CHN-003") is None
+    assert speaks(story) == set()
+
+
 def test_a_declared_kind_holds_where_the_stores_say_nothing() -> None:
     events = stored("a", group_idx=1), stored("b", "q", group_idx=1)
     assert speaks(sent(*events, statement=Statement(groups=(Group(idx=1, kind="full"),)))) == {"CHN-003"}
@@ -379,6 +389,17 @@ def test_a_block_that_is_both_shows_nothing() -> None:
 def test_groups_of_other_block_sizes_are_cut_by_their_own() -> None:
     story = prompted(store("a", None, [1, 2, 3, 4]), {**store("b", "a", [3, 4]), "group_idx": 1})
     assert story.outcome("CHN-001").witnesses == 2
+
+
+@pytest.mark.parametrize(("size", "end", "broken"), [(1, 4, 0), (2, 4, 0), (4, 4, 1), (1, 3, 1)])
+def test_a_generated_block_of_few_tokens_may_equal_the_head_of_a_prompt(size: int, end: int, broken: int) -> None:
+    """Behind the end of a prompt only, which is 1…4, and that of what goes on 1…3 is not."""
+    blocks = [
+        store(str(at), None if at == 0 else str(at - size), [*range(at + 1, at + size + 1)])
+        for at in range(0, end, size)
+    ]
+    story = prompted(*blocks, store("g", str(end - size), [*range(1, size + 1)]), tokens=(1, 2, 3, 4))
+    assert story.outcome("CHN-001").violations == broken
 
 
 def test_a_store_without_the_key_is_not_judged_for_its_value() -> None:

@@ -81,7 +81,12 @@ class Kinds:
     """What the groups of a stream are: as their stores say, else as is declared."""
 
     def __init__(self, groups: Iterable[Group]) -> None:
-        self._known = {group.idx: kind for group in groups if (kind := declared(group)) is not None}
+        self._declared = {group.idx: kind for group in groups if (kind := declared(group)) is not None}
+        self._known = dict(self._declared)
+
+    def begin(self) -> None:
+        """A new incarnation, whose groups can be others."""
+        self._known = dict(self._declared)
 
     def of(self, event: Event) -> GroupKind:
         """What the group of a store is."""

@@ -17,6 +17,8 @@ from kvwire.wire.events import Event, GroupKind
 Blocks = set[tuple[int | bytes, ...]]
 """Tokens of blocks."""
 EXCEEDED = "the memory for window groups was exceeded: what was forgotten is not judged"
+FEW = 4
+"""A block of fewer tokens that an engine generates can be the first one of a prompt of ours by chance."""
 SCOPES = 4
 """How many scopes of one block are remembered: two are a fault of its hash already, and of so many nothing is said."""
 
@@ -54,9 +56,12 @@ class Chain(Area):
         """Block size → first blocks of our prompts, and the blocks behind them."""
 
     def on_incarnation(self, incarnation: Incarnation) -> None:
+        self.facts.kinds.begin()
         self._forget(complete=incarnation.origin_known)
 
     def on_gap(self, gap: Gap) -> None:
+        if gap.maybe_restart:
+            self.facts.kinds.begin()
         self._forget(complete=False)
 
     def _forget(self, *, complete: bool) -> None:
@@ -132,17 +137,27 @@ class Chain(Area):
             self.cut[size] = heads, bodies
         return self.cut[size]
 
+    def _generated(self, event: Event, parent: int) -> bool:
+        """Whether a block of few tokens stands behind the end of a prompt, or behind what was missed."""
+        if (event.block_size or 1) >= FEW:
+            return False
+        above = self.facts.identity.chains.get(parent)
+        if above is None or above.chain is None:
+            return not self.facts.ledger.complete
+        return bool(above.ended)
+
     @judge("KVW-CHN-001", memory="O(window)")
     def nil_at_the_start(self, say: Say, batch: Batch, event: Event) -> None:
         """KVW-CHN-001: A publisher MUST send nil as `parent_block_hash` if, and only if, the event begins with the
         first block of a chain.
 
-        Decided only for blocks whose tokens stand in a prompt of ours, at its head or behind it, not at both.
+        Decided only for blocks whose tokens stand in a prompt of ours, at its head or behind it, not at both, and
+        not for one that an engine can have generated.
         """
         heads, bodies = self._blocks(event.block_size or 1)
         first = event.block(0)
         head, body = first in heads, first in bodies
-        if head == body:
+        if head == body or (head and event.parent is not None and self._generated(event, event.parent)):
             return
         if (event.parent is None) == head:
             say.saw()
