@@ -141,9 +141,14 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return next((group for group in self.groups if group.idx == idx), None)
 
     def declared_block_size(self, idx: int) -> int | None:
-        """The block size that is declared for a group, in tokens; None when none is."""
+        """The block size that is declared for a group, in tokens; None when none is.
+
+        That of the top level is for group 0 and declared groups: any other one is taken as its stores describe it.
+        """
         group = self.group(idx)
-        return self.block_size if group is None or group.block_size is None else group.block_size
+        if group is None:
+            return None if idx else self.block_size
+        return self.block_size if group.block_size is None else group.block_size
 
     def residency_of(self, medium: str | None, idx: int) -> Residency:
         """The residency policy of a medium and group: the most particular one that is declared."""

@@ -250,6 +250,14 @@ def test_the_declared_block_size_holds_for_each_group() -> None:
     )
 
 
+def test_a_group_that_is_not_declared_has_the_size_of_its_stores() -> None:
+    story = sent(stored("a", size=4), stored("b", size=8, group_idx=1), statement=Statement(block_size=4))
+    assert story.verdict("EVT-014") == (PASS, 2)
+    story.send(stored("c", size=4, group_idx=1))
+    assert story.outcome("EVT-014").findings[0].expected == "block_size 8, as in number 0"
+    assert sent(stored("a", size=8), statement=Statement(block_size=4)).verdict("EVT-014") == (FAIL, 1)
+
+
 def location(names: str, medium: str | None = "STORAGE", **extra: Any) -> Event:
     """A location update."""
     return {**stored(names, medium=medium), "token_ids": [], "block_size": 0, **extra}
