@@ -157,7 +157,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     ``own`` identifies the block's tokens, ``chain`` all tokens from the root (None when the root was not seen, or was
     forgotten), ``text`` the same without the borders of blocks, ``size`` is that of the block. ``items`` are the
-    digests of the multimodal items that it is said to hold (None when nothing is said). ``scopes`` are the scopes in
+    digests of the multimodal items that it is said to hold, sorted: they are listed in any order (None when nothing is
+    said). ``scopes`` are the scopes in
     which such a chain can have been run; empty when no prompt of ours explains it. ``ended`` are those whose prompts
     end at or above it. ``plain``: seen from the root, and nothing but text in it.
     """
@@ -330,7 +331,7 @@ class Chains:
         for index, value in enumerate(event.hashes):
             tokens = event.block(index)
             keys = None if event.mm_keys is None or index >= len(event.mm_keys) else event.mm_keys[index]
-            items = None if keys is None else tuple(digest for digest, _ in keys)
+            items = None if keys is None else tuple(sorted(digest for digest, _ in keys))
             link = self._link(tokens, parent, above, root_ended, size, before, plain=plain, items=items)
             if event.lora_id or event.lora_name:
                 own = frozenset(scope for scope in link.scopes if _may_be_of(event, scope))

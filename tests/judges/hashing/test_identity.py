@@ -439,3 +439,10 @@ def test_items_that_differ() -> None:
     assert opaque(first, [event([2], text(1), **item("cd"))])["008"] == "PASS"
     assert opaque(first, [event([1], text(1), **item("ab"))], [event([2], text(1, seed=5))])["008"] == "PASS"
     assert opaque(first, [event([1], text(1))]) == {}
+
+
+def test_items_are_listed_in_any_order() -> None:
+    """The same two items of a block, as another medium lists them."""
+    keys = [{"type": "mm_key", "hash": digest * 32, "start_offset": 0} for digest in ("ab", "cd")]
+    first, again = event([1], text(1), mm_keys=[keys]), event([1], text(1), mm_keys=[keys[::-1]], medium="CPU")
+    assert "008" not in opaque([first], [again])
