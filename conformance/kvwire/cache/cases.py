@@ -144,9 +144,14 @@ def step(function: Function, state: State, case: Case) -> State:
     whole = function.step(state, case.block)
     if not case.cut or whole.hash == case.value:
         return whole
+    return by_parts(function, state, case, case.cut) or whole
+
+
+def by_parts(function: Function, state: State, case: Case, cut: int) -> State | None:
+    """The state behind the parts of a block, of so many tokens each; None where these do not give its hash."""
     block, parent = case.block, case.block.parent
-    for at in range(0, len(block.tokens), case.cut):
-        part = Block(block.tokens[at : at + case.cut], parent, extra=block.extra, adapted=block.adapted)
+    for at in range(0, len(block.tokens), cut):
+        part = Block(block.tokens[at : at + cut], parent, extra=block.extra, adapted=block.adapted)
         state = function.step(state, part)
         parent = state.hash
-    return state if state.hash == case.value else whole
+    return state if state.hash == case.value else None

@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from kvwire.cache.cases import Attempt, Case, Examples, Match, Mismatch, Place, Result, Unknown, step
+from kvwire.cache.cases import Attempt, Case, Examples, Match, Mismatch, Place, Result, Unknown, by_parts, step
 from kvwire.cache.chains import WINDOW, Chains, Link, Strand, Window
 from kvwire.hashes.functions import NO_SCOPE, TRUE, Block, Function, Input, Scope, State, named, root_key
 from kvwire.hashes.keys import extra_keys, readable
@@ -39,6 +39,8 @@ SAMPLE = 256
 """After that, every so manyth first block of a chain is still searched."""
 SCOPES = 32
 """How many scopes are tried for one block."""
+CUTS = 64
+"""For so many blocks that nothing gives as a whole it is tried whether finer parts give any of them."""
 
 SCOPE = "its reuse scope is not on the wire"
 PARENT = "its chain was not seen from the root"
@@ -88,6 +90,10 @@ class Parity:
         self._left = search
         self._sizes: dict[int, int] = {}
         """Tokens of a block, by group."""
+        self._cut = 0
+        """Tokens of the parts that hashes of this incarnation are made for, where no group has blocks of them."""
+        self._uncut = 0
+        """Blocks that neither a whole nor parts give."""
         self._roots = 0
         self._carried = False
         self._clear = False
@@ -109,6 +115,7 @@ class Parity:
         """A new incarnation: its chains begin anew, and it may use another function than the one before."""
         self._states.clear()
         self._sizes.clear()
+        self._cut = self._uncut = 0
         self._carried = True
 
     @property
@@ -288,10 +295,11 @@ class Parity:
         """The scopes that the block can be in, and which inputs they are complete for."""
         extra: frozenset[Input] = frozenset() if block.extra is msgspec.UNSET else frozenset({"extra"})
         if link.scopes:
-            possible = link.scopes
-            if event.lora_id:  # the event says which of them
-                named = frozenset(scope for scope in possible if scope.lora == event.lora_id % TWO_64)
-                possible = named or possible
+            possible, own = link.scopes, None if event.lora_id is None else event.lora_id % TWO_64
+            if own is not None:  # the id by which the publisher knows the adapter enters, whatever we call it
+                named = frozenset(scope for scope in possible if scope.lora == own)
+                adapted = frozenset(Scope(own, salt=scope.salt) for scope in possible if scope.lora is not None)
+                possible = named or (adapted if own else possible | adapted) or possible
             scopes = tuple(
                 Scope(scope.lora, event.lora_name if scope.lora is not None else None, scope.salt)
                 for scope in sorted(possible, key=repr)
@@ -321,6 +329,8 @@ class Parity:
                 return Attempt(function, state, state, known=True, shown=shown)
             if self._hidden(function, state, case):
                 return Attempt(function, None, None, known=False, shown=())
+            if shown and (hit := self._finer(function, [followed], case)) is not None:
+                return Attempt(function, hit, hit, known=True, shown=shown)
             return Attempt(function, None, state, bool(shown), shown)
         root = block.parent is None
         if not root and function.family == "key-chain":
@@ -340,8 +350,26 @@ class Parity:
             and all(state.hash is not None for state in states)
             and not any(self._hidden(function, state, case) for state in states)
         )
+        if known and (hit := self._finer(function, [start for start, _ in starts if start is not None], case)):
+            return Attempt(function, hit, hit, known=True, shown=(hit.scope,))
         shown = tuple(state.scope for state in states if state.hash is not None)
         return Attempt(function, None, states[0] if known and len(states) == 1 else None, known, shown)
+
+    def _finer(self, function: Function, states: Sequence[State], case: Case) -> State | None:
+        """The state behind a block that is named by its finer parts, though no group has blocks of them.
+
+        A group that is not announced can have them, and so can entries below the size of a block.
+        """
+        size = len(case.block.tokens)
+        if self._uncut >= CUTS or case.cut or case.block.extra or function.truth is not None:
+            return None
+        for cut in (self._cut,) if self._cut else range(size // 2, 0, -1):
+            for state in states if not size % cut else ():
+                if (hit := by_parts(function, state, case, cut)) is not None:
+                    self._cut = cut
+                    return hit
+        self._uncut += not self._cut
+        return None
 
     @staticmethod
     def _hidden(function: Function, state: State, case: Case) -> bool:

@@ -357,3 +357,36 @@ def test_what_we_offered_is_not_the_publishers() -> None:
     told.offer(event([2**41], text(1, seed=2)))
     told.send(event([2**42], text(1, seed=2)))
     assert judged(told)["001"] == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("name", ["v1_block_key", "v2_sha256_64/u32"])
+@pytest.mark.parametrize("cut", [1, 4, 8])
+def test_parts_that_no_announced_group_has(name: str, cut: int) -> None:
+    """One group is announced; its blocks of 16 are named by the last of their parts."""
+    told = Story(can=("cache",), statement=declared(name))
+    told.begin()
+    for seed in range(4):
+        blocks = text(3, seed=seed)
+        fine: Blocks = [block[at : at + cut] for block in blocks for at in range(0, 16, cut)]
+        hashes = chain(name, fine)[16 // cut - 1 :: 16 // cut]
+        cached(told, blocks)
+        told.send(event(hashes[:2], blocks[:2]), event(hashes, blocks, first=2))
+    assert (judged(told)["001"], judged(told)["002"]) == ("PASS", "PASS")
+    cached(told, text(1, seed=9))
+    told.send(event([1], text(1, seed=9)))
+    assert judged(told)["002"] == "FAIL"
+
+
+@pytest.mark.parametrize("own", [0, 3])
+def test_an_adapter_enters_by_the_id_of_its_publisher(own: int) -> None:
+    """What we call 7 it knows by a name and a number of its own."""
+    name = "v2_sha256_64/u32"
+    told = Story(can=("cache",), statement=declared(name))
+    told.begin()
+    cached(told, text(3), ADAPTED)
+    blocks = text(3)
+    told.send(event(chain(name, blocks, Scope(lora=own)), blocks, lora_id=own, lora_name="seven"))
+    assert judged(told)["002"] == "PASS"
+    cached(told, text(1, seed=9), ADAPTED)
+    told.send(event([1], text(1, seed=9), lora_id=own, lora_name="seven"))
+    assert judged(told)["002"] == "FAIL"
