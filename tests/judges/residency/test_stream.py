@@ -525,10 +525,24 @@ def test_a_clear_of_one_medium_shows_the_reset_of_that_medium() -> None:
     assert after_reset(gpu).verdict("RES-006") == (PASS, 1)
     assert after_reset(gpu, cpu, before=both).verdict("RES-006") == (PASS, 1)
     assert after_reset(removed("ab"), cpu, before=both).verdict("RES-006") == (PASS, 1)
-    story = after_reset(gpu, before=both, attempts=ATTEMPTS)
+    story = after_reset(removed("a"), cpu, before=both, attempts=ATTEMPTS)
     assert speaks(story) == {"RES-006"}
     assert story.outcome("RES-006").findings[0].seen == "1 blocks are still announced"
-    assert speaks(after_reset(gpu, stored("x"), before=both, attempts=ATTEMPTS)) == {"RES-006"}
+
+
+@pytest.mark.parametrize("shown", [{**cleared(), "medium": "GPU"}, removed("ab")])
+def test_a_tier_may_survive_a_reset_that_another_one_shows(shown: Event) -> None:
+    both = (stored("ab"), stored("a", medium="CPU"))
+    story = after_reset(shown, before=both, attempts=ATTEMPTS)
+    assert story.verdict("RES-006") == (OPEN, 0)
+    story = idle_reset(*both)
+    story.send(shown)
+    story.send(stored("x"))
+    assert awaited(story).verdict("RES-006") == (OPEN, 0)
+    story = idle_reset(*both)
+    story.send(removed("a"))
+    story.send(stored("x"))
+    assert speaks(awaited(story)) == {"RES-006"}
 
 
 def test_a_store_before_the_reset_shows() -> None:
