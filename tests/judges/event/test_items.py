@@ -106,6 +106,10 @@ def two(first: list[Any], second: list[Any], tokens: list[Any] = TOKENS) -> Even
         two(
             [mm_key()], [mm_key(hash=OTHER), mm_key(start_offset=3)], [1, DIGEST, 32001, 32002, 32003, OTHER, 32001, 8]
         ),
+        {  # the same item twice in a row, the first time begun in an earlier event
+            **two([mm_key(start_offset=10), mm_key()], [mm_key(start_offset=2)], [32010, 32011, DIGEST, 1, 2, 3, 4, 5]),
+            "parent_block_hash": 7,
+        },
     ],
 )
 def test_keys_that_are_as_the_tokens(event: Event) -> None:
@@ -116,9 +120,7 @@ def test_keys_that_are_as_the_tokens(event: Event) -> None:
     ("event", "seen"),
     [
         (two([mm_key()], [mm_key()]), "abababab… at offset 0 in block 1 of the event"),
-        (two([mm_key()], [mm_key(start_offset=2)]), "abababab… at offset 2 in block 1 of the event"),
         (two([mm_key()], [mm_key(start_offset=9)]), "abababab… at offset 9 in block 1 of the event"),
-        (two([mm_key()], []), "no key in block 1 of the event"),
         (two([], [mm_key(start_offset=3)]), "no key in block 0 of the event"),
         (two([mm_key(hash=OTHER)], []), "cdcdcdcd… at offset 0 in block 0 of the event"),
         (two([mm_key(), mm_key(hash=OTHER)], [mm_key(start_offset=3)]), "abababab… at offset 0, cdcdcdcd… at offset 0"),
@@ -130,6 +132,19 @@ def test_keys_that_the_tokens_deny(event: Event, seen: str) -> None:
     story = sent(event)
     assert speaks(story) == {"EVT-031"}
     assert story.outcome("EVT-031").findings[0].seen.startswith(seen)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        two([mm_key()], []),
+        two([mm_key()], [mm_key(start_offset=2)]),
+        two([mm_key()], [], [DIGEST, 7, 8, 9, 10, 11, 3, 4]),  # an item of one token, and text that counts up
+        two([mm_key()], [mm_key(start_offset=1)], [DIGEST, 7, 8, 9, 10, 32001, 3, 4]),  # and its second stretch
+    ],
+)
+def test_an_item_that_may_go_on_as_text_that_counts_up(event: Event) -> None:
+    assert sent(event).verdict("EVT-031") == (Verdict.INCONCLUSIVE, 0)
 
 
 def test_without_a_digest_in_clear_nothing_is_known_of_items() -> None:

@@ -14,7 +14,7 @@ from kvwire.wire.events import Event, Flaw
 Keys = tuple[tuple[bytes, int], ...]
 """The keys of a block: digest and start offset of each item."""
 COUNTED = 3
-"""As many ids that count up behind a digest are synthetic ones, where smaller ones follow."""
+"""As many ids that count up behind a digest can be synthetic ones."""
 
 
 class Items(Area):
@@ -91,8 +91,8 @@ class Items(Area):
         """KVW-EVT-031: A publisher MUST list in the `mm_keys` of a block every item of which the block holds tokens,
         each once in each of its stretches, with the item's digest and the item's offset there.
 
-        Which items those are, the prompts of ours say. Of others it is known where digest tokens stand, and that an
-        item goes on as long as the ids behind its digest count up.
+        Which items those are, the prompts of ours say. Of others it is known where digest tokens stand. Ids that count
+        up behind one can be the item's, or text behind an item of one token: what keys should say there is open.
         """
         known = self._of_prompts(event.block_size or 1)
         in_clear = any(isinstance(token, bytes) for token in event.tokens)
@@ -112,6 +112,9 @@ class Items(Area):
                 told = told or any(isinstance(token, bytes) for token in event.block(index))
             if fault is not None:
                 say.broke(fault[0], f"{fault[1]} in block {index} of the event", at_batch(batch, event=event))
+                return
+            if expected is None and _unsure(event, keys, index):
+                say.open("an item goes on in a block whose keys do not say so, or text counts up there")
                 return
         if told:
             say.saw()
@@ -171,14 +174,10 @@ def _contradicts(event: Event, keys: Sequence[Keys], index: int) -> tuple[str, s
     if here.keys() != first.keys() or first.total() > here.total():
         begin = _text([(digest, 0) for digest in sorted(here.elements())])
         return f"keys at offset 0 for the digest tokens of the block: {begin}", _text(own)
-    for digest in {digest for digest, offset in own if offset and digest in begun}:
-        places, offsets = begun[digest], sorted(offset for key, offset in own if offset and key == digest)
-        if not any(_may_be(event.tokens, place, start, end, offsets) for place in places):
+    for digest, places in begun.items() if event.parent is None else ():  # else one may have begun in an earlier event
+        if any(key == digest and offset > end - 1 - places[0] for key, offset in own):
             there = _text([(digest, start - places[-1])])
             return f"the offset of the item's first token in the block: {there}", _text(own)
-    for digest, places in begun.items():
-        if places[-1] < start and _goes_on(event.tokens, places[-1], start) and digest not in {d for d, _ in own}:
-            return f"a key for the item that goes on: {_text([(digest, start - places[-1])])}", _text(own)
     return None
 
 
@@ -191,17 +190,20 @@ def _counted(tokens: Sequence[int | bytes], place: int) -> int:
     return at
 
 
-def _may_be(tokens: Sequence[int | bytes], place: int, start: int, end: int, offsets: Sequence[int]) -> bool:
-    """Whether stretches of an item that begins at ``place`` can begin at these offsets in ``start``…``end``−1."""
-    if offsets[-1] > end - 1 - place:
-        return False
-    return place >= start or _counted(tokens, place) <= start or offsets[0] == start - place
+def _unsure(event: Event, keys: Sequence[Keys], index: int) -> bool:
+    """Whether the ids behind a digest token count up into a block whose keys say that the item does not go on there."""
+    tokens, start = event.tokens, index * (event.block_size or 1)
+    for digest, place in {token: at for at, token in enumerate(tokens[:start]) if isinstance(token, bytes)}.items():
+        end = _counted(tokens, place)
+        offsets = [offset for key, offset in keys[index] if key == digest and offset]
+        if end <= start or start - place in offsets:
+            continue
+        if offsets or (start - place >= COUNTED and _ends(tokens, place, end)):
+            return True
+    return False
 
 
-def _goes_on(tokens: Sequence[int | bytes], place: int, start: int) -> bool:
-    """Whether the ids behind a digest count up into the block at ``start``, end there, and are no text."""
-    end = _counted(tokens, place)
-    if end <= start or start - place < COUNTED or end == len(tokens):
-        return False
-    begin, behind = tokens[place + 1], tokens[end]
+def _ends(tokens: Sequence[int | bytes], place: int, end: int) -> bool:
+    """Whether the ids that count up end in the event, at a smaller one."""
+    begin, behind = tokens[place + 1], tokens[end] if end < len(tokens) else None
     return isinstance(begin, int) and isinstance(behind, int) and behind < begin
