@@ -51,6 +51,11 @@ def test_an_engine_gets_no_token_that_it_does_not_know(seed: int) -> None:
     assert len({tuple(prompt.tokens) for prompt in prompts}) > 5
 
 
+def test_no_prompt_is_empty() -> None:
+    """An engine refuses it, or fails of it; of blocks of one token there is none that is not full."""
+    assert all(prompt.tokens for prompt in workload.prompts(Offers(1, None, 1, 0)))
+
+
 @pytest.mark.network
 def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recorder) -> None:
     with session(recorder, "reference:?role=publish&algorithm=v1_block_key&block_size=2") as run:

@@ -55,7 +55,7 @@ def prompts(offers: Offers) -> list[Prompt]:
     size = offers.block_size
     prefix = offers.tokens(PREFIX_BLOCKS)
     plain = [prefix + offers.tokens(2, extra) for extra in (0, 0, 1, size - 1)]
-    plain += [prefix, prefix[:size], prefix[: size - 1], prefix + offers.tokens(1), plain[0] + offers.tokens(1)]
+    plain += [prefix, prefix[:size], prefix[: max(1, size - 1)], prefix + offers.tokens(1), plain[0] + offers.tokens(1)]
     known = offers.vocabulary
     other = known[(known.index(prefix[-1]) + 1) % len(known)]
     plain.append([*prefix[:-1], other])  # its last block differs in the last token only
