@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from kvwire.history.segments import Connections
 from kvwire.history.timeline import Answer
 from kvwire.trace.attempts import Stalls, Wait
 from kvwire.trace.marks import WELL_FORMED, ReplayBehind, ReplayDone, ReplayRequest
@@ -124,8 +125,19 @@ class Exchange:
         return [item for item in self.items if item.is_end]
 
 
-def exchanges(records: Records) -> dict[str, Exchange]:
-    """Every exchange of a stream, by its client."""
+def remade(records: Records) -> frozenset[str]:
+    """The clients whose connection was made again while answers to several requests came on it."""
+    connections = Connections()
+    found: set[str] = set()
+    for _, record in records:
+        connections.take(record)
+        if record.is_replay and record.frames is not None and connections.remade(record.source):
+            found.update(connections.beside(record.source))
+    return frozenset(found)
+
+
+def exchanges(records: Records, without: frozenset[str] = frozenset()) -> dict[str, Exchange]:
+    """Every exchange of a stream, by its client, ``without`` those of which no message is certain."""
     found: dict[str, Exchange] = {}
     for index, record in records:
         if record.is_replay and record.frames is not None and record.source in found:
@@ -144,7 +156,7 @@ def exchanges(records: Records) -> dict[str, Exchange]:
                 exchange = found[client]
                 exchange.outcome, exchange.done = done.outcome, index
                 exchange.vain = [*exchange.vain, record] if done.outcome in SILENT else []
-    return found
+    return {client: exchange for client, exchange in found.items() if client not in without}
 
 
 def mixed(found: Mapping[str, Exchange]) -> frozenset[str]:

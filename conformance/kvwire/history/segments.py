@@ -8,6 +8,7 @@ connection.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -142,6 +143,35 @@ class Witness:
         self.last = max(self.last, number)
 
 
+class Connections:
+    """The connections of replay clients, each named after the first of its requests."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, str] = {}
+        """Client → connection."""
+        self._asked: dict[str, list[str]] = {}
+        self._made: Counter[str] = Counter()
+
+    def take(self, record: Record) -> None:
+        """Take what tells of them."""
+        match record.detail:
+            case SocketEvent(event="HANDSHAKE_SUCCEEDED") as said if said.of.startswith("replay-"):
+                self._made[said.of] += 1
+            case ReplayRequest() as asked:
+                connection = self._of[asked.client] = asked.connection or asked.client
+                self._asked.setdefault(connection, []).append(asked.client)
+
+    def beside(self, client: str) -> list[str]:
+        """The clients that share a connection."""
+        return self._asked.get(self._of.get(client, client), [client])
+
+    def remade(self, client: str) -> bool:
+        """Whether a message is not certainly of the request that it is taken for: of several requests on a connection
+        that was lost and made again some are lost with it, and others are sent to whoever answers then.
+        """
+        return self._made[self._of.get(client, client)] > 1 and len(self.beside(client)) > 1
+
+
 class Collected:
     """Every run of a stream, and the records at which connections ended, were replaced, the harness had trouble, or the
     capture lacks packets (``missed``).
@@ -149,6 +179,8 @@ class Collected:
 
     def __init__(self, records: Iterable[tuple[int, Record]] = ()) -> None:
         self.answers: dict[str, AnswerRun] = {}
+        self.connections = Connections()
+        """Those of replay clients."""
         self.breaks: list[int] = []
         self.replacing: list[int] = []
         self.troubles: list[int] = []
@@ -184,6 +216,7 @@ class Collected:
         """Take the next record."""
         match record.detail:
             case SocketEvent() as said:
+                self.connections.take(record)
                 witness = self.witnesses.get(said.of)
                 ended = None if witness is None else witness.monitor(index, said.event)
                 if ended is not None:
@@ -193,6 +226,7 @@ class Collected:
             case CaptureGap():
                 self.missed.append(index)
             case ReplayRequest() as asked:
+                self.connections.take(record)
                 self.answers[asked.client] = AnswerRun(asked.client, index, asked.number)
             case detail if isinstance(detail, REPLACING):
                 self.replacing.append(index)
@@ -204,6 +238,10 @@ class Collected:
             self._replayed(index, record.source, replayed[1], replayed[2])
 
     def _replayed(self, index: int, source: str, sequence: bytes, payload: bytes) -> None:
+        if self.connections.remade(source):
+            for client in self.connections.beside(source):
+                self.answers.pop(client, None)
+            return
         if source not in self.answers:
             self.answers[source] = AnswerRun(source, index, None)
         answer = self.answers[source]

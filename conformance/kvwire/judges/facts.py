@@ -18,7 +18,7 @@ from kvwire.cache.lineage import Kinds, Lineage, Windows
 from kvwire.cache.parity import Parity
 from kvwire.hashes.functions import OPAQUE
 from kvwire.history.copies import Copies
-from kvwire.history.exchanges import Exchange, exchanges, mixed, overfull
+from kvwire.history.exchanges import Exchange, exchanges, mixed, overfull, remade
 from kvwire.history.progress import Moment, moments
 from kvwire.history.senders import Senders, senders
 from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Live, Timeline
@@ -262,7 +262,12 @@ class Facts:
     @functools.cached_property
     def exchanges(self) -> Mapping[str, Exchange]:
         """Replay requests and what came back, by client."""
-        return exchanges(self._records)
+        return exchanges(self._records, self.remade)
+
+    @functools.cached_property
+    def remade(self) -> frozenset[str]:
+        """The replay clients of which nothing is judged: their connection was lost and made again under answers."""
+        return remade(self._records)
 
     @functools.cached_property
     def mixed(self) -> frozenset[str]:

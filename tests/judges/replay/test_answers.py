@@ -19,6 +19,7 @@ from tests.kit.stories import (
 
 from kvwire.judges.verdict import Reason, Verdict
 from kvwire.standard.statement import Statement
+from kvwire.trace.detail import SocketEvent
 from kvwire.trace.marks import ReplayBehind
 from kvwire.wire.framing import END_SEQUENCE
 
@@ -522,6 +523,25 @@ def pipelined(*order: tuple[int, int | None]) -> Story:
         story.done(name)
     story.replay()
     return story
+
+
+def test_a_connection_that_was_made_again_under_answers_tells_nothing() -> None:
+    """The publisher restarted: the first answer is cut, and what is read next answers another request, or that life."""
+    story = Story().told(8)
+    story.note(SocketEvent(event="HANDSHAKE_SUCCEEDED", of="replay-1"))
+    clients = [story.ask(), *(story.ask(start, connection="replay-1", situation="paused") for start in (5, 2))]
+    story.answer_batches(clients[0], {number: story.retained[number] for number in range(4)})
+    story.restart()
+    story.told(8)
+    story.note(SocketEvent(event="HANDSHAKE_SUCCEEDED", of="replay-1"))
+    story.answer_batches(clients[0], {number: story.retained[number] for number in range(2, 8)})
+    story.answer(clients[0], *END_MARKER)
+    for client, outcome in zip(clients, ("marker", "timeout", "timeout"), strict=True):
+        story.done(client, outcome)
+    assert story.spoken() == {}
+    assert story.outcome("REP-002").verdict is OPEN
+    assert [max(life) for life in story.lives()] == [7, 7]
+    assert all(answer.source not in clients for answer in story.timeline().answers)
 
 
 def test_answers_that_come_mixed_are_one_fault() -> None:

@@ -68,6 +68,10 @@ class Answers(Area):
             before = exchange
         for patience in (self.ended, self.ended_nothing, self.went_on):
             patience.decide()
+        if self.facts.remade:
+            self.ascending.open(
+                "a connection with several requests was made again: whose answer a batch is of is not certain"
+            )
 
     def _missed(self, patience: Patience, exchange: Exchange, expected: str, seen: str) -> None:
         """A time alone decides; else something else that ended the exchange."""

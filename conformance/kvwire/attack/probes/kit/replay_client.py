@@ -390,20 +390,21 @@ class ReplayClients:
             poller.poll(timeout_ms)
         for client in reading:
             self._take(client)
-            self._hear_monitor(client)
         self.session.recorder.pump(0 if reading else timeout_ms / 1000)
 
     def _take(self, client: Client) -> None:
+        taken: list[tuple[bytes, ...]] = []
         for _ in range(BURST):
             try:
                 frames = tuple(client.socket.recv_multipart(zmq.DONTWAIT))
             except zmq.ZMQError as error:
                 if error.errno in (zmq.EAGAIN, zmq.EFSM):  # a REQ that has its answer reads no more
-                    return
+                    break
                 raise
             client.monitor.took(frames)
-            if not client.delimited:
-                frames = (b"", *frames)
+            taken.append(frames if client.delimited else (b"", *frames))
+        self._hear_monitor(client)  # that the connection was made again stands before what came over it
+        for frames in taken:
             self.take_in(client, frames)
 
     def take_in(self, client: Client, frames: tuple[bytes, ...]) -> None:
