@@ -152,6 +152,14 @@ def test_without_a_digest_in_clear_nothing_is_known_of_items() -> None:
     assert sent(event).outcome("EVT-031").reason == Reason.NOT_USED
 
 
+def test_lists_of_keys_that_are_not_one_a_block_are_of_no_block() -> None:
+    """Only digests in clear ask for one each."""
+    story = sent({**stored("a"), "mm_keys": [[mm_key()], [mm_key()]]})
+    assert speaks(story) == set()
+    assert story.verdict("EVT-030") == (PASS, 1)
+    assert story.outcome("EVT-031").reason == Reason.NOT_USED
+
+
 def ran(*events: Event, runs: Any = ((1, 3), (6, 1)), **call: Any) -> Story:
     """Events after a prompt with an item in two stretches; its third block is text."""
     story = Story().begin()
@@ -201,12 +209,13 @@ def test_what_a_hash_was_in_another_life_tells_nothing_of_items(between: str, ve
 
 
 @pytest.mark.parametrize("second", [[mm_key(start_offset=3)], []])
-def test_blocks_that_two_prompts_fill_with_other_items_are_not_known(second: Any) -> None:
+@pytest.mark.parametrize("runs", [((1, 3), (6, 1)), "none that can be read"])
+def test_blocks_that_two_prompts_fill_with_other_items_are_not_known(second: Any, runs: Any) -> None:
     """Their tokens are the same, and what of them are an item's is not."""
     story = ran(runs=((1, 3),))
     call = story.records[-3].detail
     assert isinstance(call, CacheCall)
-    story.note(msgspec.structs.replace(call, mm=({"digest": DIGEST, "runs": ((1, 3), (6, 1))},)))
+    story.note(msgspec.structs.replace(call, mm=({"digest": DIGEST, "runs": runs},)))
     story.send(*chain([mm_key()], second, []))
     assert story.verdict("EVT-031") == (PASS, 1)
 
