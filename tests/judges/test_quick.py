@@ -181,6 +181,15 @@ def test_a_coarse_clock_is_shown_by_the_last_of_its_stamps() -> None:
     assert (finding.seen, finding.where.number) == ("40 stamps, all of them whole multiples of 1 s", "39")
 
 
+@pytest.mark.parametrize("shown", [1, 0])
+def test_stamps_are_compared_in_their_order_though_every_other_batch_is_shown(shown: int) -> None:
+    """And it is the last of them that shows the clock, whichever way it went."""
+    events = [stored([at], medium="gpu" if at % 2 == shown else "GPU") for at in range(40)]
+    sent = [payload(cleared(), ts=0.0), *(payload(one, ts=float(at // 2)) for at, one in enumerate(events))]
+    (finding,) = alike(heard(sent, Statement(algorithm="opaque")))["KVW-BAT-007"][4]
+    assert finding.where.number == "40"
+
+
 # --- streams at random ---------------------------------------------------------------------------------------------
 
 NAMES = st.integers(0, 9)

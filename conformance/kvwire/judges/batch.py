@@ -85,8 +85,9 @@ class BatchArea(Area):
         for judged in (self.three_elements, self.float64, self.seconds, self.events_array):
             judged.saw(step.batches)
         self.rising.saw(step.batches)
-        self.ticks.extend(step.stamps)
-        self.coarse_at = step.last or self.coarse_at
+        if self.facts.stamps:
+            self.coarse_at = step.last
+        self._unshown()
 
     def on_batch(self, batch: Batch) -> None:
         flaws = {flaw.code: flaw for flaw in batch.reading.flaws}
@@ -109,8 +110,14 @@ class BatchArea(Area):
         ts = batch.reading.ts
         if ts is None or not 0 <= ts < MILLISECONDS or "ts" in self.muted or batch.live is None:
             return
+        self._unshown()
         self.ticks.add(ts)
         self.coarse_at = batch
+
+    def _unshown(self) -> None:
+        """Take the stamps of batches that were not shown, in their place."""
+        self.ticks.extend(self.facts.stamps)
+        self.facts.stamps.clear()
 
     def finish(self) -> None:
         if not self.epoch and self.coarse_at is not None:

@@ -116,6 +116,8 @@ class Facts:
         self.topic: bytes | None = None
         self.newest: tuple[float, int] | None = None
         """The newest ``ts`` of the incarnation, and the number of its batch."""
+        self.stamps: list[float] = []
+        """The ``ts`` of batches without faults that no area has looked at yet: those before what is shown next."""
         self.first_rank: tuple[int, int] | None = None
         """The rank of the first batch that has one, and its number."""
         self.leading = False

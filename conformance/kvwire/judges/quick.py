@@ -268,9 +268,8 @@ class Quick:
         if not taken and events:
             self._number = before
             return None
-        step = self.step
-        step.batches += 1
-        step.stamps.append(ts)
+        self.step.batches += 1
+        self.facts.stamps.append(ts)
         self._newest = ts
         return taken
 

@@ -14,7 +14,7 @@ class Step:
     Of live messages that are no copies: ``in_order``, under a number above the last one of their witness;
     ``messages`` like the ones before, and ``numbered`` those under another number than 0.
 
-    Of batches: ``batches``, none of them the first; ``stamps`` are their ``ts``, ``last`` is the last one.
+    Of batches: ``batches``, none of them the first; ``last`` is the last one.
 
     Of events: ``shapes`` counts them by shape; ``negative`` have a hash that is below 0 in signed form, ``unsigned``
     one in another form; ``named_kinds`` name kind and window as is right; ``resident_parents`` and
@@ -43,7 +43,6 @@ class Step:
         "removed_set",
         "resident_parents",
         "shapes",
-        "stamps",
         "stored_anew",
         "unsigned",
         "wide",
@@ -53,7 +52,6 @@ class Step:
     def __init__(self) -> None:
         self.in_order = self.messages = self.numbered = 0
         self.batches = 0
-        self.stamps: list[float] = []
         self.last: Batch | None = None
         self.shapes: Counter[Shape] = Counter()
         self.negative = self.unsigned = self.named_kinds = 0
