@@ -299,6 +299,19 @@ def test_a_finding_behind_batches_that_were_counted_names_the_batch_that_stored_
     assert str(block(7) % 2**64) in finding.seen
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_finding_behind_a_life_that_may_be_over_names_no_batch_of_it(quick: bool) -> None:
+    story = Story(replay=False, statement=Statement(algorithm="opaque"), can=())
+    story.begin("a").send(stored("a"), by="a")
+    story.disconnect("a")
+    story.connect("a")
+    story.send(cleared(), by="a")
+    story.send(stored("b", "a"), by="a")
+    (finding,) = told(judged(story.trace(), quick=quick).showing.tallies)["KVW-CHN-003"][4]
+    assert finding.where.stored is None
+    assert finding.seen.endswith("is resident in none of its locations")
+
+
 def test_a_block_that_comes_to_hang_below_itself_is_found() -> None:
     """Its first copy is the root of the chain, and the second one, in another medium, hangs on its end."""
     circle = [stored("x"), stored("yz", "x"), stored("x", "z", medium="CPU")]

@@ -120,7 +120,7 @@ class Showing:
 
     def _gap(self, gap: Gap) -> None:
         self._mute(frozenset())
-        self.facts.on_gap()
+        self.facts.on_gap(gap)
         for area in self.areas:
             area.on_gap(gap)
 

@@ -21,7 +21,7 @@ from kvwire.history.copies import Copies
 from kvwire.history.exchanges import Exchange, exchanges, mixed, overfull, remade
 from kvwire.history.progress import Moment, moments
 from kvwire.history.senders import Senders, senders
-from kvwire.history.timeline import Answer, Arrival, Batch, Incarnation, Live, Timeline
+from kvwire.history.timeline import Answer, Arrival, Batch, Gap, Incarnation, Live, Timeline
 from kvwire.judges.verdict import Finding
 from kvwire.standard.statement import LOCATION_UPDATES, PARTIAL_ENTRIES, Statement
 from kvwire.trace.attempts import Stalls
@@ -316,14 +316,20 @@ class Facts:
         """An incarnation begins."""
         self._sizes.clear()
         self.ledger.begin(origin_known=incarnation.origin_known)
-        self.stores.begin()
-        self.removals.begin()
-        self._clear = -1
+        self._begin()
 
-    def on_gap(self) -> None:
+    def on_gap(self, gap: Gap) -> None:
         """Something is missing, or cannot be read."""
         self._sizes.clear()
         self.ledger.hole()
+        if gap.maybe_restart:
+            self._begin()
+
+    def _begin(self) -> None:
+        """What was stored or removed in a batch before may have been so in another life."""
+        self.stores.begin()
+        self.removals.begin()
+        self._clear = -1
 
     def on_event(self, event: Event) -> None:
         """The next event."""
