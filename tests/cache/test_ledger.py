@@ -27,8 +27,8 @@ def ledger_of(residency: Residency) -> Ledger:
 def apply(ledger: Ledger, step: str) -> list[State]:
     """Do one step and return what was known before: ``+ab`` stores, ``-a`` removes, ``?a`` asks for a parent.
 
-    ``0`` is a life known from 0, ``143`` one that is not, ``hole`` and ``clear`` are what they say, and so is
-    ``clear-CPU``; ``CPU+a`` and ``1+a`` name another medium or group.
+    ``0`` is a life known from 0, ``143`` one that is not, ``hole`` and ``clear`` are what they say, and so are
+    ``clear-CPU`` and ``clear-GPU``; ``CPU+a`` and ``1+a`` name another medium or group.
     """
     match step:
         case "0" | "143":
@@ -40,8 +40,8 @@ def apply(ledger: Ledger, step: str) -> list[State]:
         case "clear":
             ledger.clear()
             return []
-        case "clear-CPU":
-            ledger.clear(Cleared(medium="CPU"))
+        case "clear-CPU" | "clear-GPU":
+            ledger.clear(Cleared(medium=step[-3:]))
             return []
     at = next(i for i, sign in enumerate(step) if sign in "+-?")
     where, sign, names = step[:at], step[at], step[at + 1 :]
@@ -144,6 +144,7 @@ def test_a_removal_that_names_another_group_leaves_doubt_wherever_it_may_have_me
         ("0 +a CPU+a 1-a -a ?a CPU-a ?a", [A, A, A, A, R, R, A]),
         ("0 +a 1-a 1+a -a ?a 1?a", [A, A, A, A, A, R]),
         ("0 +a 1-a clear ?a", [A, A, A]),
+        ("0 +a 1-a clear-CPU ?a clear-GPU ?a", [A, A, R, A]),
         ("143 +a 1-a ?a -a ?a", [U, U, R, U, U]),
     ],
 )

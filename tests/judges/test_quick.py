@@ -266,6 +266,7 @@ def _stores(**more: Any) -> Iterator[bytes]:
     [
         (Statement(algorithm="opaque"), {}, True),
         (Statement(algorithm="opaque"), {"group_idx": 1, "kv_cache_spec_kind": "sliding_window"}, True),
+        (Statement(algorithm="opaque"), {"extra_keys": None, "v": 1}, True),
         (Statement(algorithm="opaque"), {"medium": "gpu"}, False),
         (Statement(algorithm="opaque", salt="tag"), {}, False),
         (Statement(algorithm="opaque", extensions=("partial_entries",)), {}, False),
@@ -274,8 +275,10 @@ def _stores(**more: Any) -> Iterator[bytes]:
 def test_it_takes_what_it_was_made_for_and_nothing_else(
     statement: Statement, more: dict[str, Any], quick: bool
 ) -> None:
-    count = taken(heard(list(_stores(**more)), statement))
+    trace = heard(list(_stores(**more)), statement)
+    count = taken(trace)
     assert (count > 50) if quick else not count
+    alike(trace)
 
 
 @pytest.mark.parametrize(("topic", "rank"), [("kv", 0), (None, None)])
@@ -297,6 +300,51 @@ def test_a_finding_behind_batches_that_were_counted_names_the_batch_that_stored_
     (finding,) = said["KVW-RES-001"][4]
     assert finding.where.stored == "8"
     assert str(block(7) % 2**64) in finding.seen
+
+
+UNSIGNED = {**stored("a"), "block_hashes": [2**63 + 5]}
+WINDOWED: Event = {"group_idx": 1, "kv_cache_spec_kind": "sliding_window", "kv_cache_spec_sliding_window": 16}
+
+
+@pytest.mark.parametrize(
+    ("faulty", "broken"),
+    [
+        ([{**stored("a"), "block_hashes": [0]}], {"EVT-009"}),
+        ([{**stored("a"), "parent_block_hash": 0}], {"EVT-009", "CHN-003"}),
+        ([stored("aa")], {"CHN-004", "RES-001"}),
+        ([stored("ab", "b")], {"CHN-003", "CHN-004"}),
+        ([stored("a", "q")], {"CHN-003"}),
+        ([stored("a", 1, group_idx=1, kv_cache_spec_kind="full_attention")], {"CHN-003"}),
+        ([stored("a", **WINDOWED), stored("c", "b", **WINDOWED)], {"CHN-002"}),
+        ([{**stored("a"), "token_ids": [1, 2, 3]}], {"EVT-013"}),
+        ([stored("a", size=8)], {"EVT-014"}),
+        ([stored([1])], {"RES-001"}),
+        ([{**stored([1], medium="CPU"), "token_ids": [1, 2, 3, 4]}], {"HSH-008"}),
+        ([UNSIGNED], {"EVT-008"}),
+        ([{**stored("a"), "parent_block_hash": block(2) % 2**64}], {"EVT-008"}),
+        ([{**removed([]), "block_hashes": [block(2) % 2**64]}], {"EVT-008"}),
+        ([{**removed([]), "block_hashes": [0]}], {"EVT-009", "RES-002"}),
+        ([removed([1, 1])], {"RES-002"}),
+        ([removed([1, "q"])], {"RES-002"}),
+        ([removed([1]), removed([1])], {"RES-002"}),
+        ([stored("a", group_idx=1), removed("a")], {"EVT-017"}),
+        ([stored("a", medium="")], {"EVT-015"}),
+        ([removed([1], medium="gpu")], {"EVT-016", "RES-002"}),
+        ([stored("a", **WINDOWED), stored("b", **{**WINDOWED, "kv_cache_spec_sliding_window": 8})], {"EVT-036"}),
+        ([stored("a", "q", **WINDOWED)], {"CHN-002"}),
+        ([["BlockRemoved", [block(1)], "GPU"]], {"EVT-001"}),
+        ([stored("a", hash_algo="opaque"), stored("b", hash_algo="x-other")], {"HSH-003"}),
+        ([stored("a", hash_algo="opaque"), removed("a", hash_algo="x-other")], {"HSH-003"}),
+    ],
+)
+def test_one_fault_behind_batches_that_were_counted(faulty: list[Event], broken: set[str]) -> None:
+    """In a batch of its own, and behind an event without faults."""
+    _, *stores = list(_stores())[:12]
+    for sent in ([payload(one, ts=100.0) for one in faulty], [payload(stored("z"), *faulty, ts=100.0)]):
+        trace = heard([payload(cleared(), ts=0.0), *stores, *sent], Statement(algorithm="opaque"))
+        said = alike(trace)
+        assert {name[4:] for name in said if said[name][1]} == broken
+        assert taken(trace) > 8
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -346,6 +394,15 @@ def test_a_life_that_begins_with_an_empty_batch_owes_its_clear_all_the_same() ->
     trace = heard([payload(ts=0.0), *stores], Statement(algorithm="opaque"))
     assert alike(trace)["KVW-SEQ-008"][:2] == (1, 1)
     assert taken(trace) > 40
+
+
+def test_arrays_as_declared_are_counted_and_a_map_among_them_is_found() -> None:
+    stores = [["BlockStored", [block(at)], None, [1, 2, 3, at], 4, None, "GPU", None] for at in range(20)]
+    sent = [payload(cleared(), ts=0.0), *(payload(one, ts=1.0) for one in (*stores, stored("a"), ["BlockMoved"]))]
+    trace = heard(sent, Statement(algorithm="opaque", form="array-v"))
+    said = alike(trace)
+    assert (said["KVW-EVT-037"][:2], said["KVW-EVT-001"][1]) == ((23, 2), 21)
+    assert taken(trace) > 10
 
 
 def test_blocks_of_another_size_than_is_declared_are_shown() -> None:

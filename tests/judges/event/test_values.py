@@ -562,6 +562,12 @@ def test_array_events_are_named_and_read() -> None:
     assert story.verdict("EVT-017") == (PASS, 1)
 
 
+def test_maps_beside_arrays_are_the_occasions_of_what_is_said_of_keys() -> None:
+    story = sent(stored("a"), V_ARRAY, removed("a"), ["BlockRemoved", [5], "GPU"])
+    counted = {name: story.outcome(name).witnesses for name in ("EVT-002", "EVT-003", "EVT-005", "EVT-006")}
+    assert counted == {"EVT-002": 2, "EVT-003": 2, "EVT-005": 1, "EVT-006": 1}
+
+
 def test_silence_and_empty_batches_show_nothing() -> None:
     for story in (Story(), sent()):
         outcomes = story.outcomes()
