@@ -184,6 +184,17 @@ def test_complete_is_what_nothing_was_missed_of() -> None:
         assert ledger.complete is complete
 
 
+@pytest.mark.parametrize("residency", ["set", "counted"])
+def test_where_nothing_was_missed_nothing_is_kept_of_what_is_absent(residency: Residency) -> None:
+    ledger = ledger_of(residency)
+    for step in ("0", "+abc", "-ad"):
+        apply(ledger, step)
+    assert (ledger.known, ledger.held) == (2, 2)
+    for step in ("hole", "+a", "-b"):
+        apply(ledger, step)
+    assert ledger.held == 1
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["+", "-", "hole", "clear"]), st.sampled_from("ab"), st.sampled_from(["GPU", "CPU"])),
     max_size=40,

@@ -308,6 +308,75 @@ def test_an_answer_is_of_the_life_whose_beginning_one_witness_heard() -> None:
     assert story.lives() == [[*range(9)], [0, 1]]
 
 
+@pytest.mark.parametrize("back", ["live", "replay"])
+def test_lives_stand_in_the_order_in_which_one_witness_heard_them(back: str) -> None:
+    """Though the other one heard of the second life first."""
+    story = Story().told(3, by="")
+    old = dict(story.retained)
+    story.disconnect("a")
+    story.connect("a")
+    story.die()
+    story.begin(by="a")
+    for number, content in old.items():
+        story.live(number, content, by="b")
+    story.disconnect("b")
+    if back == "live":
+        story.connect("b")
+        story.again(0, by="b")
+    else:
+        story.replay()
+    assert story.lives() == [[0, 1, 2], [0]]
+
+
+def test_behind_batches_that_come_again_a_life_may_have_begun() -> None:
+    story = Story().told()
+    story.disconnect()
+    story.connect()
+    story.again(2)
+    story.again(3)
+    story.send()
+    (life,) = story.timeline().incarnations
+    assert life.seams == {4}
+
+
+@pytest.mark.parametrize("marker", [True, False])
+def test_an_answer_that_did_not_end_lacks_nothing(marker: bool) -> None:
+    story = Story()
+    story.next = 98
+    for by in ("", "", "ab", "ab", "ab"):
+        story.send(by=by)
+    story.disconnect()
+    story.connect()
+    story.replay(without=(100, 101, 102), marker=marker, attempts=1)
+    assert story.lives() == ([[100, 101, 102], [98, 99]] if marker else [[98, 99, 100, 101, 102]])
+
+
+@pytest.mark.parametrize(("noticed", "count"), [(False, 3), (True, 8)])
+def test_an_answer_of_a_life_that_nobody_heard_is_not_of_the_one_before(noticed: bool, count: int) -> None:
+    """It ends below what was live, or the connection had ended, and nobody came back."""
+    story = Story(can=()).told(6)
+    story.die()
+    if noticed:
+        story.disconnect()
+    story.told(count, by="")
+    story.replay()
+    assert story.lives() == [[*range(6)], [*range(count)]]
+    assert "REP-001" not in story.spoken()
+
+
+def test_what_was_heard_of_an_answer_is_not_of_a_life_that_is_over() -> None:
+    """Its one batch is equal in both lives, and nothing tells where it would have ended."""
+    story = Story()
+    for events in ([cleared()], [stored("a")], [stored("b")]):
+        story.send(content=payload(*events, ts=T0))
+    story.restart()
+    story.send(content=payload(cleared(), ts=T0), by="")
+    story.send(stored("z"))
+    story.disconnect()
+    story.replay(without=(1,), marker=False, attempts=1)
+    assert story.lives() == [[0, 1, 2], [0, 1]]
+
+
 # --- what an answer tells of a life that ended later --------------------------------------------------------------
 
 

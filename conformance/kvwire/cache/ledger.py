@@ -201,7 +201,6 @@ class Ledger:
                 self._end(key, blocks)
         elif counted and before is State.UNKNOWN:
             self._doubted.discard(key)
-            blocks.pop(key.hash, None)
         else:
             self._end(key, blocks)
 
