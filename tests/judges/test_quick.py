@@ -333,6 +333,17 @@ WINDOWED: Event = {"group_idx": 1, "kv_cache_spec_kind": "sliding_window", "kv_c
         ([stored("a", **WINDOWED), stored("b", **{**WINDOWED, "kv_cache_spec_sliding_window": 8})], {"EVT-036"}),
         ([stored("a", "q", **WINDOWED)], {"CHN-002"}),
         ([["BlockRemoved", [block(1)], "GPU"]], {"EVT-001"}),
+        ([stored("b", "x", group_idx=1), stored("x", "b", group_idx=1)], {"CHN-004"}),
+        (
+            [
+                stored("a", **WINDOWED),
+                removed("a", group_idx=1),
+                stored("b", "a", **WINDOWED),
+                stored("a", "b", **WINDOWED),
+            ],
+            {"CHN-004"},
+        ),
+        ([cleared(), stored([1]), stored([2])], set()),
         ([stored("a", hash_algo="opaque"), stored("b", hash_algo="x-other")], {"HSH-003"}),
         ([stored("a", hash_algo="opaque"), removed("a", hash_algo="x-other")], {"HSH-003"}),
     ],
@@ -345,6 +356,26 @@ def test_one_fault_behind_batches_that_were_counted(faulty: list[Event], broken:
         said = alike(trace)
         assert {name[4:] for name in said if said[name][1]} == broken
         assert taken(trace) > 8
+
+
+@pytest.mark.parametrize(
+    ("faulty", "broken"),
+    [
+        ([stored("a", "q")], set()),
+        ([stored("ab", "b")], {"CHN-004"}),
+        ([{**stored("a"), "parent_block_hash": 0}], {"EVT-009"}),
+        ([stored("b", "x"), stored("x", "b")], {"CHN-004"}),
+        ([removed("q"), removed("q")], {"RES-002"}),
+        ([removed("q"), stored("q"), stored("q")], {"RES-001"}),
+    ],
+)
+def test_one_fault_of_a_stream_that_was_joined_late(faulty: list[Event], broken: set[str]) -> None:
+    trace = heard(
+        [*list(_stores())[1:12], *(payload(one, ts=100.0) for one in faulty)], Statement(algorithm="opaque"), first=143
+    )
+    said = alike(trace)
+    assert {name[4:] for name in said if said[name][1]} == broken
+    assert taken(trace) > 8
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -394,6 +425,13 @@ def test_a_life_that_begins_with_an_empty_batch_owes_its_clear_all_the_same() ->
     trace = heard([payload(ts=0.0), *stores], Statement(algorithm="opaque"))
     assert alike(trace)["KVW-SEQ-008"][:2] == (1, 1)
     assert taken(trace) > 40
+
+
+def test_kinds_other_than_the_declared_one_are_shown() -> None:
+    stores = [stored([at], group_idx=1, kv_cache_spec_kind="mamba") for at in range(20)]
+    sent = [payload(cleared(), ts=0.0), *(payload(one, ts=1.0) for one in stores)]
+    statement = Statement(algorithm="opaque", groups=(Group(idx=1, kind="full_attention"),))
+    assert alike(heard(sent, statement))["KVW-EVT-036"][:2] == (20, 20)
 
 
 def test_arrays_as_declared_are_counted_and_a_map_among_them_is_found() -> None:
