@@ -467,6 +467,20 @@ def test_a_hole_while_nothing_new_was_published_is_no_eviction(ring: int | None)
     assert speaks(story) == {"REP-013"}
 
 
+@pytest.mark.parametrize(("ring", "broken"), [(1000, {"REP-008"}), (None, set())])
+def test_a_hole_that_the_declared_ring_has_room_for_is_no_eviction(ring: int | None, broken: set[str]) -> None:
+    """An answer before it held the batch, and something was published meanwhile."""
+    story = Story(statement=Statement(ring=ring)).told(6)
+    story.replay()
+    client = story.ask()
+    story.send()
+    story.answer_batches(client, {number: story.retained[number] for number in (0, 1, 2, 4, 5, 6)})
+    story.answer(client, *END_MARKER)
+    story.done(client)
+    assert speaks(story) == broken
+    assert story.outcome("REP-008").verdict is (FAIL if broken else OPEN)
+
+
 def test_what_the_publisher_dropped_was_never_sent() -> None:
     story = Story().told(2)
     story.drop(2)
@@ -555,6 +569,7 @@ def test_answers_that_come_mixed_are_one_fault() -> None:
         assert speaks(pipelined(*turns, *ends)) == {"REP-002"}
     apart = [(0, 0), (0, 1), (0, 2), (0, 3), (0, None), (1, 0), (1, 1), (1, 2), (1, 3), (1, None)]
     assert speaks(pipelined(*apart)) == set()
+    assert pipelined(*apart).verdict("REP-003") == (PASS, 3)
 
 
 def test_behind_one_end_marker_too_many_nobody_can_say_whose_a_batch_is() -> None:
