@@ -275,6 +275,7 @@ def test_bytes_that_stand_under_several_numbers_tie_no_lives() -> None:
     story.send(content=payload(stored("b"), ts=T0))
     assert story.spoken() == {}
     assert story.lives()[-1][-2:] == [3, 4]
+    assert story.timeline().incarnations[0].seams == {1, 3}
 
 
 def test_a_number_that_was_missing_is_no_filled_hole_where_an_earlier_life_has_its_bytes() -> None:
@@ -351,17 +352,42 @@ def test_an_answer_that_did_not_end_lacks_nothing(marker: bool) -> None:
     assert story.lives() == ([[100, 101, 102], [98, 99]] if marker else [[98, 99, 100, 101, 102]])
 
 
-@pytest.mark.parametrize(("noticed", "count"), [(False, 3), (True, 8)])
-def test_an_answer_of_a_life_that_nobody_heard_is_not_of_the_one_before(noticed: bool, count: int) -> None:
-    """It ends below what was live, or the connection had ended, and nobody came back."""
+@pytest.mark.parametrize(("noticed", "count"), [("", 3), ("before", 8), ("after", 8), ("twice", 8)])
+def test_an_answer_of_a_life_that_nobody_heard_is_not_of_the_one_before(noticed: str, count: int) -> None:
+    """It ends below what was live; or the connection ended before it, and nobody came back, or behind it."""
     story = Story(can=()).told(6)
     story.die()
-    if noticed:
+    if noticed in ("before", "twice"):
         story.disconnect()
     story.told(count, by="")
     story.replay()
+    if noticed in ("after", "twice"):
+        story.disconnect()
+    if noticed == "after":
+        story.connect()
     assert story.lives() == [[*range(6)], [*range(count)]]
     assert "REP-001" not in story.spoken()
+
+
+def test_a_request_that_nobody_answers_is_of_no_life() -> None:
+    story = Story().told()
+    story.disconnect()
+    story.replay(without=range(4), marker=False, attempts=1)
+    assert story.lives() == [[0, 1, 2, 3]]
+    assert story.timeline().answers[0].incarnation is None
+
+
+def test_what_comes_behind_a_handshake_may_be_of_a_new_life_though_something_came_late_before_it() -> None:
+    story = Story().told(3)
+    late = story.make(stored("z"))
+    story.disconnect()
+    story.live(*late)
+    story.die()
+    story.connect()
+    story.told(4, by="")
+    story.send()
+    (life,) = story.timeline().incarnations
+    assert life.seams == {3, 4}
 
 
 def test_what_was_heard_of_an_answer_is_not_of_a_life_that_is_over() -> None:

@@ -435,8 +435,9 @@ def test_kinds_other_than_the_declared_one_are_shown() -> None:
 
 
 def test_arrays_as_declared_are_counted_and_a_map_among_them_is_found() -> None:
-    stores = [["BlockStored", [block(at)], None, [1, 2, 3, at], 4, None, "GPU", None] for at in range(20)]
-    sent = [payload(cleared(), ts=0.0), *(payload(one, ts=1.0) for one in (*stores, stored("a"), ["BlockMoved"]))]
+    stores: list[Any] = [["BlockStored", [block(at)], None, [1, 2, 3, at], 4, None, "GPU", None] for at in range(20)]
+    stores += [stored("a"), ["BlockMoved"]]
+    sent = [payload(cleared(), ts=0.0), *(payload(one, ts=1.0) for one in stores)]
     trace = heard(sent, Statement(algorithm="opaque", form="array-v"))
     said = alike(trace)
     assert (said["KVW-EVT-037"][:2], said["KVW-EVT-001"][1]) == ((23, 2), 21)
