@@ -29,8 +29,9 @@ PUBLISHER = "10.0.0.5"
 SUBSCRIBER = "10.0.0.9"
 LIVE_PORT, REPLAY_PORT = 5557, 5657
 
-Link = Literal["ethernet", "vlan", "sll", "sll2", "null", "loop", "raw"]
-LINKS: dict[Link, int] = {"ethernet": 1, "vlan": 1, "sll": 113, "sll2": 276, "null": 0, "loop": 108, "raw": 101}
+Link = Literal["ethernet", "vlan", "sll", "sll-vlan", "sll2", "null", "loop", "raw"]
+LINKS: dict[Link, int] = {"ethernet": 1, "vlan": 1, "sll": 113, "sll-vlan": 113, "sll2": 276}
+LINKS |= {"null": 0, "loop": 108, "raw": 101}
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -211,6 +212,8 @@ def framed(packet: bytes, link: Link) -> bytes:
             return (bytes(12) + b"\x81\x00\x00\x07" + kind + packet).ljust(60, b"\0")
         case "sll":
             return bytes(14) + kind + packet
+        case "sll-vlan":
+            return bytes(14) + b"\x81\x00\x00\x07" + kind + packet
         case "sll2":
             return kind + bytes(18) + packet
         case "null":

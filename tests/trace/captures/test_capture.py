@@ -132,6 +132,14 @@ def test_every_link_layer_is_read_with_both_versions_of_ip(tmp_path: Path, link:
     assert trace.header.streams[0].endpoint == ("tcp://10.0.0.5:5557" if "." in host else "tcp://[fd00::5]:5557")
 
 
+def test_what_the_header_says_of_check_sequences_is_no_link_type(tmp_path: Path) -> None:
+    path = written(tmp_path, published())
+    raw = bytearray(path.read_bytes())
+    raw[23] = 0x24  # four bytes of each frame, and they are told
+    path.write_bytes(raw)
+    assert numbers(read(path)) == list(range(len(BATCHES)))
+
+
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_every_form_of_file_gives_the_same(tmp_path: Path, order: str) -> None:
     packets = kept(published().pieces)
@@ -380,6 +388,18 @@ def test_a_publisher_that_goes_and_comes_back_begins_a_new_life(tmp_path: Path) 
     assert [stream.incarnations for stream in result.streams] == [2]
     assert [notice.what for notice in result.notices] == ["connection-back"]
     assert not [line for line in result.outcomes if line.violations]
+
+
+def test_a_life_whose_end_the_capture_lacks_ends_where_another_begins(tmp_path: Path) -> None:
+    first = published(range(6))
+    again = Dialogue(dials=(SUBSCRIBER, 40001), isns=(5, 6)).subscribed()
+    again.down(*(live(number, payload(stored([90 + number]), ts=T0 + 60)) for number in range(4)))
+    trace = read(written(tmp_path, first, again))
+    assert (numbers(trace), numbers(trace, "live-b")) == ([*range(6)], [*range(4)])
+    assert monitored(trace) == ["HANDSHAKE_SUCCEEDED", "DISCONNECTED"]
+    assert not [line for line in judged(trace).outcomes if line.violations]
+    late = published(range(4, 9), Dialogue(dials=(SUBSCRIBER, 40001), isns=(5, 6)).subscribed())
+    assert monitored(read(written(tmp_path, first, late))) == ["HANDSHAKE_SUCCEEDED"]
 
 
 def test_the_same_addresses_are_used_again_for_a_new_connection(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ _NULL, _ETHERNET, _LOOP, _SLL, _SLL2 = 0, 1, 108, 113, 276
 _RAW = frozenset({12, 14, 101, 228, 229})
 LINKS = frozenset({_NULL, _ETHERNET, _LOOP, _SLL, _SLL2, *_RAW})
 """The link types that are read (tcpdump.org/linktypes.html)."""
+_TYPED = {_ETHERNET: (14, 12), _SLL: (16, 14), _SLL2: (20, 0)}
+"""Link layers that name the protocol they carry: how long their header is, and where in it that stands."""
 _VLAN = (0x8100, 0x88A8, 0x9100)
 _FAMILIES = {2: 4, 10: 6, 24: 6, 28: 6, 30: 6}
 """The version of IP by address family, as Linux, BSD and macOS number them."""
@@ -63,18 +65,13 @@ class Layers:
     def segment(self, packet: Packet) -> Segment | None:
         """The TCP segment in a packet; None when there is none that can be read."""
         data, link = packet.data, packet.link
-        if link == _ETHERNET:
-            at, version = 14, _TYPES.get(_u16(data, 12), 0)
-            kind = _u16(data, 12)
-            while kind in _VLAN:
-                kind = _u16(data, at + 2)
-                at, version = at + 4, _TYPES.get(kind, 0)
+        if link in _TYPED:
+            at, kind = _TYPED[link][0], _u16(data, _TYPED[link][1])
+            while kind in _VLAN:  # libpcap puts the tag into the header of Linux cooked v1, too
+                at, kind = at + 4, _u16(data, at + 2)
+            version = _TYPES.get(kind, 0)
         elif link in _RAW:
             at, version = 0, data[0] >> 4 if data else 0
-        elif link == _SLL:
-            at, version = 16, _TYPES.get(_u16(data, 14), 0)
-        elif link == _SLL2:
-            at, version = 20, _TYPES.get(_u16(data, 0), 0)
         elif link in (_NULL, _LOOP):
             # The family is in the byte order of the capturing machine; it is small.
             at, version = 4, _FAMILIES.get(max(data[:4], default=0), 0)

@@ -29,7 +29,8 @@ _PCAP = {b"\xa1\xb2\xc3\xd4": 1000, b"\xa1\xb2\x3c\x4d": 1}
 _MAGIC = {key for magic in _PCAP for key in (magic, magic[::-1])} | {SECTION.to_bytes(4, "big")}
 _INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _STATISTICS, _PACKET = 1, 2, 3, 5, 6
 _RESOLUTION, _OFFSET, _DROPPED_BY_INTERFACE, _DROPPED_BY_SYSTEM = 9, 14, 5, 7
-_LINK_MASK = 0x0FFFFFFF
+_LINK_MASK = 0x03FFFFFF
+"""Without how long the check sequence of a frame is, and whether that was told."""
 
 
 class CaptureError(TraceError):

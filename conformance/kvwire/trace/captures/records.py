@@ -12,7 +12,7 @@ from typing import Literal
 from kvwire.trace.captures.connections import Side
 from kvwire.trace.captures.conversation import Conversation
 from kvwire.trace.captures.flow import ALL_HELD_BYTES, SEGMENT_COST, SETTLE_NS
-from kvwire.trace.captures.survey import Key, Link, Pass
+from kvwire.trace.captures.survey import COMPARED, Key, Link, Pass
 from kvwire.trace.detail import Detail, SocketEvent
 from kvwire.trace.marks import WELL_FORMED, CaptureGap, CaptureNote, ReplayDone, ReplayRequest
 from kvwire.trace.records import LIVE, Record, Source
@@ -88,7 +88,16 @@ class _Slot:
         self.leaving = False
         """The subscriber of the connection has said its last."""
         self.newest = -1
+        self.heard: dict[int, int] = {}
+        """The newest batches, by number."""
         self.heard_ns = -1
+
+    def hears(self, number: int, digest: int) -> None:
+        """A batch."""
+        self.newest = number
+        self.heard[number] = digest
+        if len(self.heard) > COMPARED:
+            del self.heard[next(iter(self.heard))]
 
     def free(self, t_ns: int) -> bool:
         """Whether another connection may take its place."""
@@ -286,6 +295,8 @@ class Records:
 
     def _live(self, stream: _Stream, talk: Conversation, frames: tuple[bytes, ...], t_ns: int) -> None:
         parts = split_live(frames)
+        if parts is not None:
+            self._outlived(stream, talk, parts[0], hash(frames), t_ns)
         slot = self._slot(talk, stream.name)
         if slot is None:
             slot = stream.room(t_ns)
@@ -295,11 +306,21 @@ class Records:
                 return  # heard over the connection whose place it takes
             self._hear(stream, slot, talk, t_ns)
         if parts is not None:
-            slot.newest = parts[0]
+            slot.hears(parts[0], hash(frames))
         slot.heard_ns = t_ns
         self._out.append(
             Record(t_ns=t_ns, source=slot.source, stream=stream.name, connection=slot.handshakes, frames=frames)
         )
+
+    def _outlived(self, stream: _Stream, talk: Conversation, number: int, digest: int, t_ns: int) -> None:
+        """A witness that has heard nothing since this connection began, and had come beyond its number with another
+        batch, is of an earlier life, whose end the capture lacks.
+        """
+        for slot in stream.slots:
+            silent = slot.talk not in (None, talk) and slot.heard_ns < talk.connection.first_ns
+            if silent and number <= slot.newest and slot.heard.get(number) != digest:
+                self._down(stream.name, slot, t_ns)
+                slot.talk = None
 
     # replay
 
