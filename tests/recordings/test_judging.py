@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.kit.packets import Dialogue, written
 from tests.trace.test_recordings import run, streamed
 from tests.watch.test_together import told
 
@@ -86,6 +88,15 @@ def test_behind_a_part_that_is_missing_the_recording_begins_anew(folder: Path) -
 def test_a_folder_without_recordings_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"no recording is in this folder: none ends in \.mcap, \.kvtrace"):
         units([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["kv.pcap", "kv.pcap00", "kv.pcap12", "kv.pcapng.gz", "kv.cap"])
+def test_captures_of_a_folder_are_found_whatever_tcpdump_calls_them(name: str, tmp_path: Path) -> None:
+    raw = written(tmp_path, Dialogue().subscribed()).read_bytes()
+    (tmp_path / "kv.pcap").rename(tmp_path / name)
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    (tmp_path / "kv.pcap.md").write_bytes(raw)
+    assert [unit.name for unit in units([tmp_path])] == [name]
 
 
 def test_one_stream_comes_out_whatever_the_number_of_workers(folder: Path) -> None:

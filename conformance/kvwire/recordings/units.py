@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from kvwire.trace.captures import capture
 from kvwire.trace.records import Part, TraceError
 
 CAPTURES = (".pcap", ".pcapng", ".cap")
-"""The endings of packet captures that are looked for in folders."""
+"""The endings of packet captures that are looked for in folders: behind them stand the numbers of files that tcpdump
+writes in turn, and ``.gz``."""
+_CAPTURE = re.compile(rf"({'|'.join(map(re.escape, CAPTURES))})[0-9]*(\.gz)?\Z")
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +64,7 @@ def _files(paths: Sequence[Path]) -> Iterator[_File]:
         if not path.is_dir():
             yield _looked(path.name, path)
             continue
-        captured = (file for file in path.rglob("*") if file.suffix in CAPTURES and capture.is_capture(file))
+        captured = (file for file in path.rglob("*") if _CAPTURE.search(file.name) and capture.is_capture(file))
         inside = sorted([*files.recordings(path), *captured])
         if not inside:
             endings = ", ".join((*files.ENDINGS, *CAPTURES))
