@@ -220,6 +220,11 @@ def test_the_digest_of_parts_together_is_of_each_record_once(tmp_path: Path) -> 
         records = tuple(recording)
     whole = Trace(header=recording.ended.header, records=records)
     assert recording.ended.digest == packed.digest(whole)
+    with files.open_recording(*sink.files) as again:
+        files.convert(again, tmp_path / "whole.kvtrace")
+    with files.open_recording(tmp_path / "whole.kvtrace") as one:
+        assert tuple(one) == records
+    assert one.ended.digest == recording.ended.digest
 
 
 def test_a_part_that_was_cut_ends_the_recording(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 class Digest:
     """SHA-256 over the times and messages of all records, in order, then over the header and how the recording ended.
 
-    So it is that of what was recorded, whatever the form of the file.
+    So it is that of what was recorded, whatever the form of the file, and in how many files it lies.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Digest:
 
     def end(self, header: Header, *, interrupted: bool, cut: bool) -> str:
         """The digest of the whole, in hex."""
-        whole = self._sum.copy()
+        whole, header = self._sum.copy(), msgspec.structs.replace(header, part=None)
         whole.update(msgspec.json.encode([header, interrupted, cut], order="deterministic"))
         return whole.hexdigest()
 
