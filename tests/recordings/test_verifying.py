@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.kit.packets import LIVE_PORT, Dialogue, live, written
+from tests.kit.stories import cleared, payload
 from tests.trace.test_recordings import run, streamed
 
 from kvwire import cli
@@ -118,6 +120,27 @@ def test_the_result_of_a_folder_follows_from_the_folder(tmp_path: Path, capsys: 
     said = capsys.readouterr().out
     assert "broken.kvtrace: no recording of this name is given" in said
     assert "more.kvtrace: the result does not speak of it" in said
+
+
+def test_what_was_said_of_a_capture_is_said_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, Dialogue().subscribed().down(*(live(at, payload(cleared())) for at in range(3))))
+    said = ("--port", str(LIVE_PORT), "--topic", "kv")
+    result = judged(path, tmp_path / "result", *said)
+    assert verify(result, path, *said) == Exit.CONFORMANT
+    assert verify(result, path, "--port", str(LIVE_PORT)) == Exit.NOT_CONFORMANT
+    assert verify(judged(tmp_path, result, *said), tmp_path, *said) == Exit.CONFORMANT
+    capsys.readouterr()
+    assert verify(judged(BROKEN, result), BROKEN, *said) == Exit.USAGE
+    assert f"{BROKEN} is no packet capture: --port and --topic say nothing of it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["convert", "scrub"])
+def test_a_capture_is_no_recording_and_the_command_that_takes_it_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, Dialogue().subscribed())
+    assert cli.run([command, str(path), "-o", str(tmp_path / "run.kvtrace")]) == Exit.USAGE
+    assert f"{path}: a packet capture, which is no recording: `kvwire judge` takes it" in capsys.readouterr().err
 
 
 def test_bad_input_is_a_usage_error_that_names_the_thing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,17 +36,36 @@ TELL_RECORDS = 5000
 Judge = Callable[[Sequence[Unit], Asked, Callable[[int], None]], Generator[Answer, None, None]]
 
 
+def capture_options(command: Callable[..., int]) -> Callable[..., int]:
+    """What packet captures do not show of their ports."""
+    port = click.option(
+        "--port",
+        "ports",
+        multiple=True,
+        metavar="PORT[:REPLAY]",
+        help="Of a capture: read these ports only; repeatable.",
+    )
+    topic = click.option("--topic", metavar="TEXT", help="Of a capture: the topic that is declared.")
+    return port(topic(command))
+
+
+def said_of(found: Sequence[Unit], ports: Sequence[str], topic: str | None) -> Told:
+    """What the user said of captures by these options.
+
+    Raises:
+        click.UsageError: when a port is none, or something was said of a file that is no capture.
+    """
+    told = Told(ports=dict(map(_port, ports)), topic=topic)
+    for path in (path for unit in found if told != Told() for path in unit.paths):
+        if not capture.is_capture(path):
+            raise click.UsageError(f"{path} is no packet capture: --port and --topic say nothing of it")
+    return told
+
+
 @click.command("judge")
 @click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @judging_options
-@click.option(
-    "--port",
-    "ports",
-    multiple=True,
-    metavar="PORT[:REPLAY]",
-    help="Of a capture: read these ports only; repeatable.",
-)
-@click.option("--topic", metavar="TEXT", help="Of a capture: the topic that is declared.")
+@capture_options
 @click.option("--workers", type=Whole(min=1), metavar="N", help="Processes for several recordings (one a core).")
 @click.option("--cluster", metavar="ADDRESS", help="Several by a Dask cluster: tcp://HOST:8786.")
 def judge_command(
@@ -67,10 +86,9 @@ def judge_command(
 
     Exit codes are those of `kvwire check`; of several recordings the first of 1, 4, 3, 0 that one of them has.
     """
-    told = Told(ports=dict(map(_port, ports)), topic=topic)
     if workers is not None and cluster is not None:
         raise click.UsageError("--workers are processes here, --cluster those elsewhere: give one of them")
-    return judged(paths, options, workers, told, cluster)
+    return judged(paths, options, workers, cluster, lambda found: said_of(found, ports, topic))
 
 
 def _port(text: str) -> tuple[int, int | None]:
@@ -88,10 +106,10 @@ def judged(
     paths: Sequence[Path],
     options: Options,
     workers: int | None = None,
-    told: Told | None = None,
     cluster: str | None = None,
+    telling: Callable[[Sequence[Unit]], Told] = lambda _: Told(),
 ) -> int:
-    """Judge, report, and give the exit code.
+    """Judge, report, and give the exit code; ``telling`` says what captures among the recordings do not show.
 
     Raises:
         click.UsageError: when there is nothing to judge.
@@ -100,11 +118,7 @@ def judged(
         found = units(paths)
     except TraceError as error:
         raise click.UsageError(str(error)) from None
-    if told is not None and (told.ports or told.topic is not None):
-        for path in paths:
-            if not (path.is_file() and capture.is_capture(path)):
-                raise click.UsageError(f"{path} is no packet capture: --port and --topic say nothing of it")
-        options = msgspec.structs.replace(options, how=msgspec.structs.replace(options.how, told=told))
+    options = msgspec.structs.replace(options, how=msgspec.structs.replace(options.how, told=telling(found)))
     if len(found) == 1:
         with Endings(patience=1, said=FINISHING) as endings:
             code = _one(found[0], options)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from kvwire.cli.baseline import expectations
+from kvwire.cli.judge import capture_options, said_of
 from kvwire.cli.judging import FILE
 from kvwire.cli.screen import say
 from kvwire.conclusion.result import ResultError
@@ -107,18 +108,23 @@ def _other(unit: Unit, path: Path) -> Unit:
 @click.argument("result_stream", metavar="RESULT", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 @click.argument("paths", metavar="RECORDING…", nargs=-1, required=True, type=_PATHS)
 @click.option("--expected-failures", "expected", type=FILE, help="The file that the result was held against.")
-def verify(result_stream: Path, paths: tuple[Path, ...], expected: Path | None) -> int:
+@capture_options
+def verify(
+    result_stream: Path, paths: tuple[Path, ...], expected: Path | None, ports: tuple[str, ...], topic: str | None
+) -> int:
     """Derive a result (`--json RESULT`) again from its recording, and compare to the byte.
 
     Every result has the digests of the standard, of the source of the judges, and of what was recorded, whatever the
-    form of its file. What differs is named: another standard, other judges, another recording, other verdicts.
+    form of its file. What differs is named: another standard, other judges, another recording, other verdicts. What
+    --port and --topic said of a packet capture is to be said again.
 
     Exit codes: 0 the same bytes, 1 something differs, 2 usage.
     """
     try:
         found = units(paths)
         entries = None if expected is None else expectations(expected)
-        differing = list(verified(reading.content(result_stream, reading.RESULT_BYTES), found, entries))
+        told = said_of(found, ports, topic)
+        differing = list(verified(reading.content(result_stream, reading.RESULT_BYTES), found, entries, told))
     except OSError as error:
         raise click.UsageError(f"{result_stream}: {error.strerror}") from None
     except (TraceError, ResultError) as error:

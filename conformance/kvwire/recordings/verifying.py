@@ -14,14 +14,19 @@ from kvwire.recordings.judging import Answer, Asked, answer, dumped, line
 from kvwire.recordings.many import Tally
 from kvwire.recordings.units import Unit
 from kvwire.standard import reading
+from kvwire.trace.captures.capture import Told
 
 _recording, _total = msgspec.json.Decoder(Recording), msgspec.json.Decoder(Total)
 SHOWN = 10
 """How many outcomes of one recording are named at most."""
 
 
-def verified(raw: bytes, units: Sequence[Unit], expected: tuple[Entry, ...] | None) -> Iterator[str]:
+def verified(
+    raw: bytes, units: Sequence[Unit], expected: tuple[Entry, ...] | None, told: Told | None = None
+) -> Iterator[str]:
     """A line for each thing in which a result stream differs from the one that the recordings have.
+
+    ``told`` is what was said of packet captures when they were judged; no result has it.
 
     Raises:
         ResultError: when it is none, or was held against expected failures and none are given.
@@ -29,7 +34,7 @@ def verified(raw: bytes, units: Sequence[Unit], expected: tuple[Entry, ...] | No
     if not _is_of_many(raw):
         if len(units) != 1:
             raise ResultError(f"it is the result of one recording, and {len(units)} are given")
-        yield from _one(raw, units[0], expected)
+        yield from _one(raw, units[0], expected, told)
         return
     blocks, last = _blocks(raw)
     by_name = {unit.name: unit for unit in units}
@@ -39,7 +44,7 @@ def verified(raw: bytes, units: Sequence[Unit], expected: tuple[Entry, ...] | No
         if unit is None:
             yield f"{recording.name}: no recording of this name is given"
             continue
-        again = answer(unit, _asked(lines, expected) if lines else Asked())
+        again = answer(unit, _asked(lines, expected, told) if lines else Asked())
         tally.add(again)
         if again.dump() != line(recording) + lines:
             yield from (f"{recording.name}: {text}" for text in _block(recording, lines, again, expected))
@@ -71,7 +76,7 @@ def _blocks(raw: bytes) -> tuple[list[tuple[Recording, bytes]], Total]:
     return [(recording, b"".join(lines)) for recording, lines in blocks], total
 
 
-def _asked(raw: bytes, expected: tuple[Entry, ...] | None) -> Asked:
+def _asked(raw: bytes, expected: tuple[Entry, ...] | None, told: Told | None) -> Asked:
     """How the recording of a result was judged."""
     run = result.parse(raw).run
     if run.expected_sha256 and expected is None:
@@ -81,11 +86,12 @@ def _asked(raw: bytes, expected: tuple[Entry, ...] | None) -> Asked:
         wanted=Wanted(only=tuple(run.only), strict=run.strict, allow_inconclusive=run.allow_inconclusive),
         expected=expected if run.expected_sha256 else None,
         today=run.expected_on,
+        told=told or Told(),
     )
 
 
-def _one(raw: bytes, unit: Unit, expected: tuple[Entry, ...] | None) -> Iterator[str]:
-    again = answer(unit, _asked(raw, expected))
+def _one(raw: bytes, unit: Unit, expected: tuple[Entry, ...] | None, told: Told | None) -> Iterator[str]:
+    again = answer(unit, _asked(raw, expected, told))
     if again.result is None:
         yield again.recording.error
     elif dumped(again.result) != raw:

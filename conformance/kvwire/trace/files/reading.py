@@ -11,6 +11,7 @@ from typing import IO, Self
 import msgspec
 
 from kvwire.standard.reading import regular
+from kvwire.trace.captures.packets import is_capture
 from kvwire.trace.files import ndjson
 from kvwire.trace.files.ends import End, Item
 from kvwire.trace.files.forms import form_of
@@ -118,6 +119,8 @@ class Recording:
         except OSError as error:
             raise TraceError(f"{path}: {error.strerror or error}") from None
         except TraceError as error:
+            if is_capture(path):
+                raise TraceError(f"{path}: a packet capture, which is no recording: `kvwire judge` takes it") from None
             raise TraceError(f"{path}: {error}") from None
 
     def _header_of(self, path: Path) -> Header:
