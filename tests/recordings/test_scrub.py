@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit.stories import Story
+from tests.kit.stories import Story, number_frame
 
 from kvwire import cli
 from kvwire.conclusion.result import Result
@@ -25,7 +26,7 @@ from kvwire.recordings.scrub.secrets import Secrets
 from kvwire.standard import resources
 from kvwire.trace import files
 from kvwire.trace.calls import CacheCall
-from kvwire.trace.records import Trace
+from kvwire.trace.records import Record, Trace
 from kvwire.wire.dialect import read
 from kvwire.wire.msgpack import Kind, Node, walk
 from kvwire.wire.projection import batch_projection, plain_event
@@ -135,6 +136,42 @@ def test_what_cannot_be_kept_is_named(tmp_path: Path) -> None:
     assert named["payloads that are no msgpack, replaced by others that are none"] == 1
     assert named["values of keys that edition 1 does not know, rewritten blindly: x-said"] == 1
     assert b"a prompt".hex().encode() not in into.read_bytes()
+
+
+WHERE: dict[str, tuple[bytes, ...] | dict[str, Any]] = {
+    "tokens that are floats": {"token_ids": [111222333.0, 0.7312345]},
+    "an adapter for its id": {"lora_id": "secret-adapter"},
+    "a text for a size": {"block_size": "secret-size"},
+    "keys of a map that nobody knows": {"x-own": {"secret-key": {"secret-below": 1}}},
+    "keys among extra keys": {"extra_keys": [[{"secret-key": 1}]]},
+    "a topic before the payload": (b"secret-t", b"\x93\xcb" + bytes(8) + b"\x90\x00"),
+    "a topic of another script": ("secret-münze".encode(), number_frame(1), b"\x93\xcb" + bytes(8) + b"\x90\x00"),
+    "behind the rank": (b"kv-events", number_frame(1), msgspec.msgpack.encode([1.5, [], 0, 111222333])),
+}
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_nothing_is_left_where_it_does_not_belong(where: str, tmp_path: Path) -> None:
+    put = WHERE[where]
+    if isinstance(put, dict):
+        stored = {"type": "BlockStored", "block_hashes": [5], "parent_block_hash": None, "token_ids": [7], **put}
+        put = (b"kv-events", number_frame(1), msgspec.msgpack.encode([1.5, [stored], 0]))
+    path, into = tmp_path / "run.kvtrace", tmp_path / "scrubbed.kvtrace"
+    story = Story().told(3)
+    trace = story.trace()
+    record = Record(t_ns=9, source="live-a", stream=trace.records[-1].stream, connection=1, frames=put)
+    files.write(msgspec.structs.replace(trace, records=(*trace.records, record)), path)
+    scrub([path], into, KEY)
+    *_, last = (one.frames for one in files.read(into).records if one.frames is not None)
+    assert [len(one) > 0 for one in last] == [len(one) > 0 for one in put]
+    secret = (b"secret", struct.pack(">d", 111222333.0), struct.pack(">d", 0.7312345), struct.pack(">I", 111222333))
+    assert not [one for one in secret if one in b"".join(last)]
+    assert [len(one) for one in put if len(one) == 8] == [len(one) for one in last if len(one) == 8]
+
+
+def test_of_thousands_of_short_salts_no_two_become_one() -> None:
+    secrets = Secrets(KEY)
+    assert len({secrets.text(f"t{number}") for number in range(3000)}) == 3000
 
 
 def test_a_recording_that_was_cut_and_one_in_parts_are_scrubbed_as_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ standard holds is rewritten blindly and named; what cannot be read is replaced a
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections import Counter, OrderedDict
@@ -21,6 +22,8 @@ KEPT = frozenset(("type", "block_size", "lora_id", "group_idx", "hash_algo", "v"
     "kv_cache_spec_sliding_window",
 }
 """Keys of events whose values say nothing of a prompt or a user; others have rules of their own."""
+WORDS = frozenset(("type", "hash_algo", "v", "kv_cache_spec_kind", "locality"))
+"""Keys whose values are words that nobody chose for a user; a text under another kept key is of a wrong type."""
 TEXTS = frozenset(("lora_name", "cache_salt", "session_id", "epoch", "ownership", "uuid"))
 RULED = KEPT | TEXTS | {"block_hashes", "parent_block_hash", "token_ids", "medium", "locality", "scope", "mm_keys"}
 RULED |= {"extra_keys", "hash", "start_offset"}
@@ -81,7 +84,9 @@ class Payloads:
             return self._secrets.tag(text)
         if key == "medium" and (text in MEDIA or _WORD.match(text)):
             return text
-        if (key in KEPT or key == "locality") and _WORD.match(text.replace("/", "-")):
+        if key in WORDS and _WORD.match(text.replace("/", "-")):
+            return text
+        if key in KEPT and text.isdecimal():
             return text
         return self._secrets.text(text)
 
@@ -113,8 +118,6 @@ class Payloads:
                 except ValueError:
                     return self._secrets.text(value)
                 return str(signed(self.hash(number), number))
-            case str() if key == "lora_id":
-                return value
             case str():
                 return self.text(key, value)
             case Mapping():
@@ -165,12 +168,12 @@ class _Rewriting:
     def batch(self, node: Node) -> bytes:
         """The whole: ts, events, rank."""
         if node.kind is not Kind.ARRAY:
-            return self._blind(node)
+            return self._map(node) if node.kind is Kind.MAP else self._blind(node)
         parts = [self._head(node)]
         for at, item in enumerate(node.items):
             if at == 1 and item.kind is Kind.ARRAY:
                 parts.append(self._array(item, self._event))
-            elif at != 1 and item.kind in (Kind.FLOAT64, Kind.FLOAT32, Kind.INT, Kind.NIL, Kind.BOOL):
+            elif at in (0, 2) and item.kind in (Kind.FLOAT64, Kind.FLOAT32, Kind.INT, Kind.NIL, Kind.BOOL):
                 parts.append(self._own(item))
             else:
                 parts.append(self._blind(item))
@@ -193,10 +196,13 @@ class _Rewriting:
             parts.append(self._map(item) if name == "lora_name" and item.kind is Kind.MAP else self._of_key(name, item))
         return b"".join(parts)
 
-    def _map(self, node: Node) -> bytes:
+    def _map(self, node: Node, *, inside: bool = False) -> bytes:
+        """A map; ``inside`` of a value that nobody knows, its keys are part of it."""
         parts = [self._head(node)]
         for name, value in node.pairs:
             known = name.kind is Kind.STR and name.text_ok and _WORD.match(name.value)
+            if inside and name.value not in RULED:
+                known = None
             parts.append(self._own(name) if known else self._blind(name))
             parts.append(self._of_key(name.value if known else "", value))
         return b"".join(parts)
@@ -214,7 +220,7 @@ class _Rewriting:
         if key in RULED and node.kind is Kind.STR and node.text_ok:
             text = self._rules.text(key, node.value)
             return self._own(node) if text == node.value else self._sized("str", text.encode(), node)
-        if (key in KEPT or key == "start_offset") and node.kind is Kind.INT:
+        if (key in KEPT or key == "start_offset") and node.kind in (Kind.INT, Kind.FLOAT32, Kind.FLOAT64):
             return self._own(node)
         if node.kind not in (Kind.NIL, Kind.BOOL) and key not in RULED:
             self._rules.blind(key)
@@ -235,8 +241,8 @@ class _Rewriting:
             case Kind.ARRAY:
                 return self._array(node, lambda item: self._keys(key, item))
             case Kind.MAP:
-                return self._map(node)
-            case Kind.INT:
+                return self._map(node, inside=True)
+            case Kind.INT | Kind.FLOAT32 | Kind.FLOAT64:
                 return self._own(node)
         return self._blind(node)
 
@@ -257,10 +263,21 @@ class _Rewriting:
             case Kind.ARRAY:
                 return self._array(node, self._blind)
             case Kind.MAP:
-                return self._map(node)
+                return self._map(node, inside=True)
+            case Kind.FLOAT32 | Kind.FLOAT64:
+                return self._float(node)
         return self._own(node)
 
     # bytes
+
+    def _float(self, node: Node) -> bytes:
+        """A float: one that is a token id by its value becomes that of another, any other one its own fraction."""
+        own, form = self._own(node), ">f" if node.kind is Kind.FLOAT32 else ">d"
+        if node.value.is_integer() and abs(node.value) < 1 << 31:
+            return own[:1] + struct.pack(form, self._secrets.token(int(node.value)))
+        if not math.isfinite(node.value):
+            return own
+        return own[:3] + self._secrets.blob(own[3:])
 
     @staticmethod
     def _sized(kind: str, value: bytes, node: Node) -> bytes:

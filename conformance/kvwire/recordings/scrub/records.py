@@ -46,7 +46,16 @@ UNKNOWN = "records of kinds that this harness does not know, left without what t
 CURVE = "keys of CURVE, left out"
 _OURS = re.compile(r"(?:rank|stream|instance)-\d+\Z")
 _ENDS = re.compile(r"(?:exit code|signal) \S+\Z")
-_TEXT_FRAME = re.compile(rb"[\x20-\x7e]{3,}\Z")
+NUMBER_BYTES = 8
+
+
+def _is_text(frame: bytes) -> bool:
+    """Whether what stands where the number does was written by somebody: a topic, out of place. Digits are a number."""
+    try:
+        text = frame.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(frame) > 2 and text.isprintable() and not text.isdecimal()
 
 
 class Records:
@@ -67,15 +76,14 @@ class Records:
 
     def _frames(self, frames: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """A message: its payload last, the number before it, and topics or nothing before that."""
-        last = len(frames) - 1
-        return tuple(
-            self._payloads.payload(frame)
-            if at == last
-            else frame
-            if at == last - 1 and not (len(frame) != 8 and _TEXT_FRAME.match(frame))
-            else self._secrets.topic(frame)
-            for at, frame in enumerate(frames)
-        )
+        *before, payload = frames or (b"",)
+        if before and not _is_text(before[-1]):
+            *before, number = before
+            return (*map(self._secrets.topic, before), number, self._payloads.payload(payload))
+        new = [self._secrets.topic(frame) for frame in before]
+        if before and len(before[-1]) == NUMBER_BYTES:
+            new[-1] = new[-1][:NUMBER_BYTES]
+        return (*new, self._payloads.payload(payload)) if frames else ()
 
     def stream(self, name: str) -> str:
         """The name of a stream; those that the harness gives stay."""

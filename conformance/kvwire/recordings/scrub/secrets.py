@@ -6,6 +6,7 @@ enough plain text can still compare how often values occur.)
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import ipaddress
@@ -119,8 +120,10 @@ class Secrets:
         if DIGEST.match(text):
             digest = self.digest(bytes.fromhex(text)).hex()
             return digest.upper() if text.isupper() else digest
-        length = SHORT_TEXT if len(text.encode(errors="replace")) < SHORT else TEXT
-        return self._mac("text", text.encode(errors="surrogatepass")).hex()[:length]
+        mac = self._mac("text", text.encode(errors="surrogatepass"))
+        if len(text.encode(errors="replace")) < SHORT:  # of more characters, so that no two of many become one
+            return base64.urlsafe_b64encode(mac)[:SHORT_TEXT].decode()
+        return mac.hex()[:TEXT]
 
     def tag(self, text: str) -> str:
         """A scope tag; what is none stays none."""
