@@ -107,6 +107,16 @@ def test_the_result_of_a_folder_follows_from_the_folder(tmp_path: Path, capsys: 
     (folder / "none.mcap").write_bytes(b"")
     result = judged(folder, tmp_path / "result", "--workers", "2")
     assert verify(result, folder) == Exit.CONFORMANT
+    raw = result.read_bytes()
+    for changed in (
+        raw + raw.splitlines(keepends=True)[-1],
+        raw.replace(b'{"kind":"total",', b'{"kind":"total","x":0,'),
+    ):
+        result.write_bytes(changed)
+        capsys.readouterr()
+        assert verify(result, folder) == Exit.NOT_CONFORMANT
+        assert "the same is said, in other bytes" in capsys.readouterr().out
+    result.write_bytes(raw)
     (folder / "broken.kvtrace").write_bytes((SESSIONS / "clear.kvtrace").read_bytes())
     capsys.readouterr()
     assert verify(result, folder) == Exit.NOT_CONFORMANT

@@ -17,6 +17,7 @@ from kvwire.standard import reading
 from kvwire.trace.captures.capture import Told
 
 _recording, _total = msgspec.json.Decoder(Recording), msgspec.json.Decoder(Total)
+OTHER_BYTES = "the same is said, in other bytes: the file was written or changed by something else"
 SHOWN = 10
 """How many outcomes of one recording are named at most."""
 
@@ -38,19 +39,24 @@ def verified(
         return
     blocks, last = _blocks(raw)
     by_name = {unit.name: unit for unit in units}
-    tally = Tally()
+    tally, derived, same = Tally(), bytearray(), True
     for recording, lines in blocks:
         unit = by_name.pop(recording.name, None)
         if unit is None:
+            same = False
             yield f"{recording.name}: no recording of this name is given"
             continue
-        again = answer(unit, _asked(lines, expected, told) if lines else Asked())
+        again = answer(unit, _asked(lines, expected, told) if lines else Asked(told=told or Told()))
         tally.add(again)
+        derived += again.dump()
         if again.dump() != line(recording) + lines:
+            same = False
             yield from (f"{recording.name}: {text}" for text in _block(recording, lines, again, expected))
     yield from (f"{name}: the result does not speak of it" for name in by_name)
     if last != tally.total():
         yield "the last line, of all recordings together, is another"
+    elif same and not by_name and derived + line(last) != raw:
+        yield OTHER_BYTES
 
 
 def _is_of_many(raw: bytes) -> bool:
@@ -137,7 +143,7 @@ def _differences(told: Result, here: Result, expected: tuple[Entry, ...] | None)
             named += 1
             yield f"{what}: not as here"
     if not named:
-        yield "the same is said, in other bytes: the file was written or changed by something else"
+        yield OTHER_BYTES
 
 
 def _bare(report: Result) -> object:
