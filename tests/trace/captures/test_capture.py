@@ -402,6 +402,20 @@ def test_a_life_whose_end_the_capture_lacks_ends_where_another_begins(tmp_path: 
     assert monitored(read(written(tmp_path, first, late))) == ["HANDSHAKE_SUCCEEDED"]
 
 
+def test_what_is_found_when_a_connection_ends_is_as_old_as_its_packets(tmp_path: Path) -> None:
+    first = published(range(3, 5)).pieces[-4:]
+    again = Dialogue(dials=(SUBSCRIBER, 40001), isns=(5, 6)).subscribed()
+    again.down(*(live(number, payload(stored([90 + number]), ts=T0 + 60)) for number in range(6)))
+    for pause_ns in (STEP_NS, 30 * 10**9):
+        pieces = [
+            msgspec.structs.replace(piece, t_ns=T0_NS + at * STEP_NS + (pause_ns if at > len(first) else 0))
+            for at, piece in enumerate([*first, *again.pieces])
+        ]
+        trace = read(written(tmp_path, pieces))
+        assert [*range(6)] in (numbers(trace)[-6:], numbers(trace, "live-b"))
+        assert not [line for line in judged(trace).outcomes if line.violations]
+
+
 def test_the_same_addresses_are_used_again_for_a_new_connection(tmp_path: Path) -> None:
     first = published(range(6)).close(by_dialled=True)
     second = published(range(6, 12), Dialogue(isns=(5000, 6000)).subscribed())

@@ -82,6 +82,8 @@ class Conversation:
         """When its publisher said first what it is."""
         self.heard_ns = 0
         """When the publisher sent something last."""
+        self._came = [0, 0]
+        """When the last bytes of each side came."""
         self._clock = 0
         """Times of a connection never fall: what comes behind a repeated packet is as late as it."""
         self._desk = desk
@@ -115,7 +117,7 @@ class Conversation:
 
     def data(self, side: Side, data: bytes, t_ns: int) -> None:
         """Bytes of a side."""
-        t_ns = self._at(t_ns)
+        t_ns = self._came[side] = self._at(t_ns)
         if side == self.publisher:
             self.heard_ns = t_ns
         for said in self._reader(side).feed(data):
@@ -133,11 +135,10 @@ class Conversation:
 
     def over(self, t_ns: int) -> None:
         """Both have ended, or the capture has."""
-        t_ns = self._at(t_ns)
         for side in SIDES:
-            for said in self._reader(side).close():
-                self._said(side, said, t_ns)
-        self._desk.over(self, t_ns)
+            for said in self._reader(side).close():  # found at last, and as old as what it was found in
+                self._said(side, said, self._came[side])
+        self._desk.over(self, self._at(t_ns))
 
     def _at(self, t_ns: int) -> int:
         self._clock = max(self._clock, t_ns)

@@ -52,7 +52,8 @@ class _Queue:
 
     def begun(self, talk: Conversation, t_ns: int) -> None:
         """As the desk."""
-        self._put(t_ns, lambda: self.desk.begun(talk, t_ns))
+        if t_ns >= self.passed:
+            self._put(t_ns, lambda: self.desk.begun(talk, t_ns))
 
     def message(self, talk: Conversation, side: Side, frames: tuple[bytes, ...], t_ns: int) -> None:
         """As the desk."""
@@ -208,13 +209,13 @@ class Records:
     def message(
         self, talk: Conversation, side: Side, frames: tuple[bytes, ...], t_ns: int, *, late: bool = False
     ) -> None:
-        """A message of a peer; ``late``: others have gone on, and what was asked when is unknown."""
+        """A message of a peer; ``late``: others have gone on, and what was sent or asked when is unknown."""
         if (found := self._of(talk)) is None:
             return
         link, name = found
         if link.role == "live":
             if side == link.publisher:
-                self._live(self._streams[name], talk, frames, t_ns)
+                self._live(self._streams[name], talk, frames, t_ns, late=late)
             return
         client = self._clients.setdefault(talk.connection.number, _Client())
         if late:
@@ -293,15 +294,15 @@ class Records:
         slot.talk = talk
         self._note(t_ns, stream.name, SocketEvent(event="HANDSHAKE_SUCCEEDED", of=slot.source), slot.handshakes)
 
-    def _live(self, stream: _Stream, talk: Conversation, frames: tuple[bytes, ...], t_ns: int) -> None:
+    def _live(self, stream: _Stream, talk: Conversation, frames: tuple[bytes, ...], t_ns: int, *, late: bool) -> None:
         parts = split_live(frames)
         if parts is not None:
             self._outlived(stream, talk, parts[0], hash(frames), t_ns)
         slot = self._slot(talk, stream.name)
         if slot is None:
-            slot = stream.room(t_ns)
+            slot = None if late else stream.room(t_ns)
             if slot is None:
-                return  # a copy more than there are witnesses
+                return  # a copy more than there are witnesses, or found after others have gone on
             if talk.connection.first_ns <= slot.heard_ns and (parts is None or parts[0] <= slot.newest):
                 return  # heard over the connection whose place it takes
             self._hear(stream, slot, talk, t_ns)
@@ -317,7 +318,8 @@ class Records:
         batch, is of an earlier life, whose end the capture lacks.
         """
         for slot in stream.slots:
-            silent = slot.talk not in (None, talk) and slot.heard_ns < talk.connection.first_ns
+            open_ = slot.talk is not talk and slot.handshakes and not slot.down
+            silent = open_ and slot.heard_ns < talk.connection.first_ns
             if silent and number <= slot.newest and slot.heard.get(number) != digest:
                 self._down(stream.name, slot, t_ns)
                 slot.talk = None
