@@ -424,6 +424,15 @@ def test_the_same_addresses_are_used_again_for_a_new_connection(tmp_path: Path) 
     assert monitored(trace) == ["HANDSHAKE_SUCCEEDED", "DISCONNECTED", "HANDSHAKE_SUCCEEDED"]
 
 
+def test_addresses_that_are_used_again_unseen_are_those_of_another_connection(tmp_path: Path) -> None:
+    first, again = published(range(6)), Dialogue(isns=(300_000_000, 1_000_000_000)).subscribed()
+    again.down(*(live(number, payload(stored([90 + number]), ts=T0 + 60)) for number in range(4)))
+    trace = read(written(tmp_path, first, again.pieces[3:]))
+    assert numbers(trace) == [*range(6), *range(4)]
+    assert monitored(trace) == ["HANDSHAKE_SUCCEEDED", "DISCONNECTED", "HANDSHAKE_SUCCEEDED"]
+    assert not [line for line in judged(trace).outcomes if line.violations]
+
+
 def test_ports_are_streams_and_each_has_the_replay_socket_at_its_distance(tmp_path: Path) -> None:
     talks: list[Dialogue] = []
     for rank in range(3):

@@ -238,6 +238,8 @@ class Records:
         slot = self._slot(talk, name) if link.role == "live" and side == link.publisher else None
         if slot is not None:
             self._note(t_ns, name, CaptureGap(of=slot.source, bytes=length, exact=exact))
+            if length > ALL_HELD_BYTES:  # so much is not lost in a row: it is another connection of the same ports
+                self._hear(self._streams[name], slot, talk, t_ns)
 
     def foreign(self, talk: Conversation, side: Side, why: str, t_ns: int) -> None:
         """The rest of a connection is not read."""
