@@ -36,12 +36,10 @@ def split_replay(frames: tuple[bytes, ...]) -> tuple[bytes | None, bytes, bytes]
     """Topic, sequence frame and payload of a replay answer as a DEALER reads it.
 
     The delimiter comes first. Form ``replay-topic`` has four frames; ``replay-bare`` three, and its topic is None.
-    None when it is neither.
+    None when it is neither: no batch has an empty payload, or that of an end marker whose frames were shifted.
     """
-    if not frames or frames[0] != b"":
+    if len(frames) not in (3, 4) or frames[0] != b"":
         return None
-    if len(frames) == 4:
-        return frames[1], frames[2], frames[3]
-    if len(frames) == 3:
-        return None, frames[1], frames[2]
-    return None
+    topic = frames[1] if len(frames) == 4 else None
+    sequence, payload = frames[-2:]
+    return None if payload in (b"", END_SEQUENCE) and sequence != END_SEQUENCE else (topic, sequence, payload)

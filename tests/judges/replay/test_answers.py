@@ -144,11 +144,20 @@ def test_messages_of_no_form() -> None:
     assert story.outcome("REP-001").violations == 2  # one an answer
 
 
-def test_a_number_of_four_bytes_is_compared_with_nothing() -> None:
+def test_a_number_of_four_bytes_is_compared_with_the_batch_that_was_sent_with_these_bytes() -> None:
     story = Story().told(2)
     exchange(story, batch(story, 0), (b"", TOPIC, b"\0\0\0\x01", story.retained[1]), END_MARKER)
-    assert story.verdict("REP-001") == (PASS, 1)
+    assert story.verdict("REP-001") == (FAIL, 2)
+    assert story.place("REP-001")[1] == "sequence"
     assert story.verdict("REP-002") == (PASS, 1)
+
+
+def test_a_number_of_four_bytes_was_perhaps_sent_like_that() -> None:
+    story = Story().told(1)
+    number, content = story.make()
+    story.frames(TOPIC, bytes(3) + bytes([number]), content)
+    exchange(story, batch(story, 0), (b"", TOPIC, bytes(3) + bytes([number]), content), END_MARKER)
+    assert story.verdict("REP-001") == (PASS, 1)
 
 
 def test_an_answer_that_is_not_over_shows_nothing() -> None:
@@ -323,6 +332,29 @@ def test_a_publisher_that_heeds_no_start_may_answer_the_request_behind_the_malfo
         assert outcome.verdict is (FAIL if broken else OPEN)
         assert broken or outcome.reason.endswith("starts are not heeded")
         assert story.outcome("REP-016").reason == Reason.NOT_USED
+
+
+SHIFTED = [
+    (b"", b"", bytes(8), b""),
+    (b"", b"", b"\xff" * 4, b""),
+    (b"", END_SEQUENCE, b"", b""),
+    (b"", b"", END_SEQUENCE),
+]
+"""End markers of another shape."""
+
+
+@pytest.mark.parametrize("frames", SHIFTED)
+def test_an_end_marker_of_another_shape_is_no_batch(frames: tuple[bytes, ...]) -> None:
+    story = Story().told(2)
+    story.replay()
+    client = story.ask(None, "frames-three")
+    story.note(ReplayBehind(client=client, start=str(FUTURE)))
+    story.answer(client, *frames)
+    story.done(client)
+    assert story.verdict("REP-005")[0] is OPEN
+    thrice(lambda: exchange(story, batch(story, 1), frames, start=1, outcome="timeout"))
+    assert speaks(story) == {"REP-003"}
+    assert "1 messages of another shape" in story.outcome("REP-003").findings[0].seen
 
 
 def test_the_next_request_after_a_malformed_one() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kvwire.history.exchanges import Exchange, Item
 from kvwire.history.timeline import Answer
 from kvwire.judges.area import HEX_BYTES, Area, Context, Say, at_record, judge, unless
 from kvwire.judges.patience import Patience
-from kvwire.judges.verdict import Where
+from kvwire.judges.verdict import EXAMPLES, Where
 from kvwire.wire.framing import END_SEQUENCE, number_of
 
 OTHER_COUNT = "frames"
@@ -82,7 +84,7 @@ class Answers(Area):
         sent = self.facts.sent[None if answer is None else answer.incarnation]
         for item in exchange.data:
             number = number_of(item.sequence)
-            record = None if number is None else sent.get(number)
+            record = self._sent_with(item.payload, sent) if number is None else sent.get(number)
             self.declared_form(item)
             live = None if record is None else self.facts.recent.get(record)
             self.as_live(item, None if live is None else live.frames)
@@ -100,6 +102,13 @@ class Answers(Area):
             self.one_end(exchange)
         self.empty_marker(exchange)
         self.declared_marker(exchange)
+
+    def _sent_with(self, payload: bytes, sent: Mapping[int, int]) -> int | None:
+        """The live record of a batch whose replayed number is none: the first with its payload."""
+        if self.as_live.tally.violations >= EXAMPLES:
+            return None
+        recent = self.facts.recent
+        return next((at for at in sent.values() if at in recent and (recent[at].frames or ())[-1:] == (payload,)), None)
 
     def _ends_of_mixed(self, exchange: Exchange) -> None:
         """KVW-REP-003: one end marker too many on a connection, said once, where it is not certain whose each is."""
@@ -172,9 +181,12 @@ class Answers(Area):
             say.broke(expected, f"a batch of {len(item.frames)} frames (form {seen})", _at(item))
 
     def odd_shape(self, exchange: Exchange) -> None:
-        """Messages that are neither form of a batch, nor an end marker of another shape (KVW-REP-003)."""
+        """Messages that are neither form of a batch, nor an end marker of another shape (KVW-REP-003), such as a last
+        one without a payload.
+        """
+        last = max((item.record for item in exchange.items), default=-1)
         for record, frames in exchange.odd:
-            if END_SEQUENCE not in frames:
+            if END_SEQUENCE not in frames and (frames[-1] or record < last):
                 self.as_live.broke(
                     "an empty delimiter, topic, sequence number, payload",
                     f"{len(frames)} frames: {' | '.join(frame[:HEX_BYTES].hex() or '(empty)' for frame in frames)}",
