@@ -144,6 +144,21 @@ def test_a_ring_that_may_have_evicted_leaves_it_open() -> None:
     assert "the size of the ring is not declared" in story.outcome("SEQ-001").reason
 
 
+def test_a_ring_smaller_than_declared_is_no_wrong_first_number() -> None:
+    story = Story(ring=3, statement=Statement(ring=1000)).told(6, by="")
+    story.told(6)
+    story.replay()
+    story.note(StatsCall(offered=12, sent=12, dropped=0))
+    assert speaks(story) == set()
+    assert story.outcome("SEQ-001").reason.endswith("lower numbers were heard, and are not retained")
+    assert "REP-013" in story.spoken()
+    story.restart(ours=True)
+    story.told(9)
+    story.replay()
+    story.note(StatsCall(offered=9, sent=9, dropped=0))
+    assert speaks(story) == set()
+
+
 def test_a_passive_listener_is_not_asked() -> None:
     outcome = Story(replay=False, can=()).told(2).outcome("SEQ-001")
     assert (outcome.verdict, outcome.reason) == (Verdict.NOT_APPLICABLE, Reason.BEYOND)

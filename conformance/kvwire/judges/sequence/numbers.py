@@ -156,19 +156,24 @@ class Numbers(Area):
 
     # the first number
 
-    def _judge_first(self, say: Say, answer: Answer, life: Incarnation, newest: int, later: int) -> None:
-        """What the first number of a replay answer from 0 says, unless the ring may have evicted what came before.
+    def _judge_first(self, say: Say, answer: Answer, life: Incarnation, newest: int, between: tuple[int, int]) -> None:
+        """What the first number of a replay answer from 0 says, unless the ring has evicted what came before, or may
+        have: it has where a lower number of this life was heard.
 
         A hole at the start is a hole: what came before can have been dropped, unless the publisher counts nothing as
-        dropped until ``later``, or goes on right where the life before stopped, at ``newest``.
+        dropped ``between`` these records, or goes on right where the life before stopped, at ``newest``.
         """
+        restart, later = between
         ring = self.context.statement.ring
         first = answer.numbers[0]
         goes_on = MANY <= newest < first <= newest + FEW
         begins = f"replay from 0 begins at {first}"
         batch = next((batch for batch in life.batches if batch.number == first), None)
+        begun = min((held.record for held in life.batches), default=-1) > restart
         if first == 0:
             say.saw()
+        elif begun and any(held.number < first for held in life.batches):
+            say.open(f"{begins}; lower numbers were heard, and are not retained")
         elif ring is None:
             say.open(
                 f"{begins}; the size of the ring is not declared, so that it may have evicted what came before",
@@ -252,7 +257,7 @@ class Numbers(Area):
         elif answer is None:
             say.open("no replay answer from 0, and the first live number is not the first one sent")
         else:
-            self._judge_first(say, answer, life, -1, later)
+            self._judge_first(say, answer, life, -1, (-1, later))
 
     @judge("KVW-SEQ-007")
     def zero_again(self, say: Say, restart: int, later: int) -> None:
@@ -284,7 +289,7 @@ class Numbers(Area):
                     Where(record=answer.request, number=str(answer.numbers[0])),
                 )
             else:
-                self._judge_first(say, answer, life, self._newest(restart) if counted is None else -1, later)
+                self._judge_first(say, answer, life, self._newest(restart) if counted is None else -1, (restart, later))
             return
         for life in lives[1:]:
             if life.origin_known and restart < life.batches[0].record < later:
