@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -636,6 +637,37 @@ def test_a_reset_that_nobody_saw_counts_once_the_next_number_shows_that_nothing_
         bound(again)
         again.send()
     assert again.outcome("RES-006").violations == 1
+
+
+def after_silence(*events: Event, prompts: Sequence[Event], between: bool = True) -> Story:
+    """A reset that is not heard of within its bound, prompts before it and after, and what comes next."""
+
+    def run(prompt: Event) -> None:
+        story.note(CacheCall(tokens=tuple(prompt["token_ids"]), cached_tokens=0))
+
+    story = sent(stored("ab"))
+    run(prompts[0])
+    story.note(ResetCall())
+    story.note(ResetDone(outcome="bound", bound_s=5.0))
+    run(prompts[-1])
+    story.send(*events) if between else story.drop()
+    story.send(cleared())
+    return story
+
+
+def test_a_reset_has_to_show_before_what_a_later_prompt_stores() -> None:
+    old, new = stored("d"), stored("c")
+    broken = after_silence(new, prompts=(old, new))
+    assert speaks(broken) == {"RES-006"}
+    assert broken.outcome("RES-006").findings[0].expected == "the reset before any later store"
+    for story in (
+        after_silence(old, prompts=(old, new)),  # it was under way when the reset was asked for
+        after_silence(new, prompts=(new, new)),
+        after_silence(stored("c", "x"), prompts=(old, new)),
+        after_silence(cleared(), new, prompts=(old, new)),
+        after_silence(new, prompts=(old, new), between=False),
+    ):
+        assert "RES-006" not in story.spoken()
 
 
 UNSOUND = {"type": "AllBlocksCleared", "medium": 7}, {**stored("c"), "block_hashes": "c"}

@@ -109,7 +109,20 @@ class Residency(Area):
             self.reset.lost = True
 
     def on_batch(self, batch: Batch) -> None:
+        reset = self.reset
+        if reset is not None and reset.over is not None and batch.live is not None and not reset.lost and reset.owed:
+            first = next((event for event in batch.reading.events if event.kind != "unknown"), None)
+            if first is not None and self._stored_later(first, reset.start):
+                reset.early = (batch, first)
         self._decide(lost=batch.live is None)
+
+    def _stored_later(self, event: Event, reset: int) -> bool:
+        """Whether an event stores the beginning of a prompt that began after a reset, and of none before it."""
+        if event.kind != "stored" or not event.whole or event.parent is not None:
+            return False
+        head = event.block(0)
+        begun = [prompt.record for prompt in self.facts.prompts if prompt.tokens[: len(head)] == head]
+        return bool(begun) and min(begun) > reset
 
     def finish(self) -> None:
         self._decide(lost=True)
@@ -250,9 +263,9 @@ class Residency(Area):
         any later store.
 
         The probe waits for the sight or the bound, of one reset after the other; a store that comes first breaks it
-        too, if the engine was idle before. What was not seen counts once the batch that was heard next is the next
-        one: so nothing was lost. A cache that is known to be empty has nothing to show, and a tier may survive a reset
-        that another one has shown: whether it has is for KVW-RES-003.
+        too, if the engine was idle before, or if a prompt of after the reset caused it. What was not seen counts once
+        the batch that was heard next is the next one: so nothing was lost. A cache that is known to be empty has
+        nothing to show, and a tier may survive a reset that another one has shown: whether it has is for KVW-RES-003.
         """
         if reset.early is not None:
             batch, event = reset.early
