@@ -329,10 +329,18 @@ def test_a_batch_that_is_dropped_while_the_queue_has_room() -> None:
     assert "SEQ-009" in dropped(CacheCall(tokens=(1,), cached_tokens=0), RestartCall()).spoken()
 
 
-@pytest.mark.parametrize("call", [CacheCall(tokens=(1,), cached_tokens=0), StopCall()])
-def test_a_batch_that_is_dropped_where_others_may_wait_or_nothing_runs(call: Call) -> None:
-    assert speaks(dropped(call)) == set()
+PROMPT = CacheCall(tokens=(1,), cached_tokens=0)
+
+
+def test_a_batch_that_is_dropped_where_others_may_wait_or_nothing_runs() -> None:
+    assert speaks(dropped(StopCall())) == set()
     assert speaks(dropped(queue=8)) == set()
+    assert speaks(dropped(PROMPT, queue=10)) == set()  # two numbers, and some of its own
+
+
+def test_however_many_batches_a_prompt_causes_no_more_can_wait_than_have_numbers() -> None:
+    found = dropped(PROMPT).outcome("SEQ-009").findings[0]
+    assert found.expected.startswith("a batch accepted while 2 others wait at most")
 
 
 def test_what_only_replay_has_was_not_lost() -> None:

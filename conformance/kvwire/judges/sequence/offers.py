@@ -36,6 +36,10 @@ class Offers(Area):
         """Records at which the batch that was offered last had not come, for so often that it will not."""
         self.calls: Sequence[tuple[int, bool]] = ()
         """Calls after which batches may wait besides offers, or nothing runs; and those that begin a life (True)."""
+        self.stops: frozenset[int] = frozenset()
+        """Those after which nothing runs."""
+        self.seen: dict[int, list[tuple[int, int]]] = {}
+        """By life, the records of its batches in order, and the highest number that was seen by then."""
 
     def _tails(self) -> Iterator[int]:
         waits: list[Wait] = []
@@ -52,6 +56,7 @@ class Offers(Area):
         self.tails = list(self._tails())
         others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall)
         self.calls = [(index, isinstance(call, StartCall | RestartCall)) for index, call in others]
+        self.stops = frozenset(index for index, _ in told(self.facts.stimuli, StopCall))
         if not self.lives:
             self._silent()
             return
@@ -127,8 +132,11 @@ class Offers(Area):
             if position and any(offered.offers[position - 1].record < at < offer.record for at in self.restarts):
                 waiting, before = [], None
             waiting = [record for record in waiting if record > offer.record]
-            if not offer.accepted and self._among_offers(offer):
-                self._refused(offer, len(waiting))
+            if not offer.accepted and not (offer.doomed or offer.failed):
+                after = next((found[at] for at in later[bisect.bisect(later, position) :]), None)
+                room = len(waiting) if self._among_offers(offer) else self._numbered(offer, after)
+                if room is not None:
+                    self._refused(offer, room)
             if offer.accepted and position in found:
                 self.nothing_lost.saw()
             elif offer.accepted:
@@ -142,10 +150,28 @@ class Offers(Area):
 
     def _among_offers(self, offer: Offer) -> bool:
         """Whether a batch came to a publisher that runs, and in which nothing but offers can wait."""
-        if offer.doomed or offer.failed:
-            return False
         at = bisect.bisect_left(self.calls, offer.record, key=lambda call: call[0])
         return not at or self.calls[at - 1][1]
+
+    def _numbered(self, offer: Offer, after: Anchor | None) -> int | None:
+        """How many batches can wait beside an offer, whoever made them; None where that is not known.
+
+        As many as have numbers between the highest that was seen before it and that of the next offer that was found,
+        in the same life.
+        """
+        at = bisect.bisect_left(self.calls, offer.record, key=lambda call: call[0])
+        stopped = at > 0 and self.calls[at - 1][0] in self.stops
+        if after is None or stopped or self._in_later_life(offer, None, after):
+            return None
+        if after.life not in self.seen:
+            highest = -1
+            seen: list[tuple[int, int]] = []
+            for batch in sorted(self.lives[after.life].batches, key=lambda batch: batch.record):
+                highest = max(highest, batch.number)
+                seen.append((batch.record, highest))
+            self.seen[after.life] = seen
+        before = bisect.bisect(self.seen[after.life], (offer.record, -1))
+        return after.batch.number - self.seen[after.life][before - 1][1] if before else None
 
     def _refused(self, offer: Offer, waiting: int) -> None:
         """A batch was dropped at once: not for a full queue, where fewer wait than the declared one holds."""
