@@ -424,6 +424,19 @@ def test_groups_that_the_harness_asked_for_are_no_declaration(asked: bool) -> No
         assert story.outcome(name).reason.startswith("the groups are others than `start` asked for" if asked else "")
 
 
+def test_groups_that_contradict_themselves_are_not_those_of_any_start() -> None:
+    asked = Group(kind="sliding_window", window=8, block_size=4)
+    for first, second in ((8, None), (16, 8), (16, None)):
+        story = Story(statement=Statement(groups=(asked,)))
+        story.note(StartCall(groups=(EngineGroup(kind="sliding_window", window=8, block_size=4),)))
+        story.send(stored("a", kv_cache_spec_kind="sliding_window", kv_cache_spec_sliding_window=first))
+        assert speaks(story) == set()
+        story.send(stored("b", kv_cache_spec_kind="sliding_window", kv_cache_spec_sliding_window=second))
+        assert speaks(story) == (set() if second == 8 else {"EVT-036"})
+        story.send(stored("c", size=2))
+        assert "EVT-014" in speaks(story)
+
+
 V_ARRAY: list[Any] = ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", None]
 S_ARRAY: list[Any] = ["BlockStored", [5], None, [1, 2, 3, 4], 4, None, "GPU", {"cache_salt": "t"}]
 
