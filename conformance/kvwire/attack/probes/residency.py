@@ -6,6 +6,7 @@ from kvwire.attack.probes.kit.attacked import attacked
 from kvwire.attack.probes.kit.drained_prompts import DrainedPrompts
 from kvwire.attack.probes.kit.readiness import handshakes, prime
 from kvwire.attack.probes.kit.session import Probe, Session
+from kvwire.attack.probes.workload import Prompt, Runner
 from kvwire.standard.protocol import Start
 
 CAPACITY = 32
@@ -23,6 +24,20 @@ def shared(drained: DrainedPrompts, prompt: list[int]) -> None:
     half = prompt[: PROMPT // 2 * size]
     for tokens in (prompt, prompt, half + offers.tokens(2), prompt, prompt + offers.tokens(1, size // 2), prompt):
         drained.prompt(tokens)
+        drained.ask()
+
+
+def scoped(drained: DrainedPrompts) -> None:
+    """The same prompt twice under an adapter, and another one under a salt: what no other scope has is announced too."""
+    session = drained.session
+    runner = Runner(session)
+    salt = f"tenant-{session.offers.random.getrandbits(64):016x}"
+    for lora, salted in (("7", None), (None, salt)):
+        prompt = Prompt(tokens=session.offers.tokens(PROMPT), lora=lora, salt=salted)
+        for _ in range(2):
+            if not drained.over:
+                runner.run(prompt)
+                drained.drain()
         drained.ask()
 
 
@@ -96,6 +111,7 @@ def attack(session: Session) -> None:
     drained.begin()
     prompt = session.offers.tokens(PROMPT)
     shared(drained, prompt)
+    scoped(drained)
     repeated(drained)
     evicted(drained, prompt)
     reset(drained, prompt)

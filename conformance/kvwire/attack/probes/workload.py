@@ -102,7 +102,7 @@ def multimodal(offers: Offers, prefix: Sequence[int]) -> Prompt:
     )
 
 
-class _Runner:
+class Runner:
     """Runs prompts; what the adapter refuses once, or its engine dies of, is not asked again."""
 
     def __init__(self, session: Session) -> None:
@@ -139,7 +139,7 @@ def run_prompts(session: Session) -> None:
     """The mixed bag, enough others to evict it, the bag again; after a reset once more."""
     driver = session.driver
     assert driver is not None
-    runner = _Runner(session)
+    runner = Runner(session)
     bag = prompts(session.offers)
 
     def work() -> None:
@@ -173,7 +173,7 @@ def run_prompts(session: Session) -> None:
 
 def few_prompts(session: Session) -> None:
     """A handful of prompts."""
-    runner = _Runner(session)
+    runner = Runner(session)
     for prompt in prompts(session.offers)[:6]:
         runner.run(prompt)
 

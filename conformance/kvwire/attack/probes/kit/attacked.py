@@ -80,6 +80,7 @@ def _listened(session: Session, stack: ExitStack, instance: Instance, options: S
         deadline=session.deadline,
         seed=session.seed + 1,
     )
+    own.unserved = session.unserved
     subscribers = stack.enter_context(Subscribers(session))
     subscriber = subscribers.listen(stream.name, stream.endpoint, stream.mode)
     stack.enter_context(session.recorder.hearing(stream.name, subscriber.socket.fileno(), subscriber.take))
