@@ -56,6 +56,16 @@ def test_no_prompt_is_empty() -> None:
     assert all(prompt.tokens for prompt in workload.prompts(Offers(1, None, 1, 0)))
 
 
+def test_prompts_tell_a_hash_that_heeds_no_order() -> None:
+    chains: dict[tuple[tuple[int | str, ...], ...], set[tuple[int | str, ...]]] = {}
+    for prompt in workload.prompts(Offers(1, None, 4, 0)):
+        if not prompt.features:
+            cut = [tuple(prompt.tokens[at : at + 4]) for at in range(0, len(prompt.tokens) - 3, 4)]
+            for end, block in enumerate(cut):
+                chains.setdefault((*cut[:end], tuple(sorted(block, key=str))), set()).add(block)
+    assert max(map(len, chains.values())) == 2
+
+
 @pytest.mark.network
 def test_batches_that_are_offered_are_sound_and_each_another_one(recorder: Recorder) -> None:
     with session(recorder, "reference:?role=publish&algorithm=v1_block_key&block_size=2") as run:

@@ -59,6 +59,7 @@ def prompts(offers: Offers) -> list[Prompt]:
     known = offers.vocabulary
     other = known[(known.index(prefix[-1]) + 1) % len(known)]
     plain.append([*prefix[:-1], other])  # its last block differs in the last token only
+    plain.append([*prefix[:-2], prefix[-1], prefix[-2]])  # and here in the order of its tokens
     bag = [Prompt(tokens=tokens) for tokens in plain]
     scoped = plain[0]
     salts = [f"tenant-{offers.random.getrandbits(64):016x}" for _ in range(2)]
