@@ -28,7 +28,7 @@ def shared(drained: DrainedPrompts, prompt: list[int]) -> None:
 
 
 def scoped(drained: DrainedPrompts) -> None:
-    """The same prompt twice under an adapter, and another one under a salt: what no other scope has is announced too."""
+    """The same prompt twice under an adapter, another one twice under a salt: what one scope alone has is announced."""
     session = drained.session
     runner = Runner(session)
     salt = f"tenant-{session.offers.random.getrandbits(64):016x}"
