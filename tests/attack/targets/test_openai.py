@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shlex
+import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -285,6 +289,48 @@ def test_a_url_that_is_no_api_is_said_at_once(api: Api, recorder: Recorder, answ
         ApiDriver(api({"GET /v1/models": answer}), recorder, "s")
 
 
+def _one_byte_at_a_time(peer: socket.socket) -> None:
+    while True:
+        peer.sendall(b" ")
+        time.sleep(0.05)
+
+
+def _leave(_: socket.socket) -> None:
+    pass
+
+
+def _reset(peer: socket.socket) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("begin", "then", "says"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", _one_byte_at_a_time, "no answer: none within 1 s"),
+        (b"HTTP/1.1 200 OK\r\nX: ", _one_byte_at_a_time, "no answer: none within 1 s"),
+        (b"HTTP/1.1 500 Oops\r\nContent-Length: 9999\r\n\r\n", _one_byte_at_a_time, "no answer: none within 1 s"),
+        (b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", _reset, "no answer: "),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + bytes(5_000_000), _leave, "more than 4194304 bytes"),
+    ],
+)
+def test_an_answer_that_never_ends_or_breaks_off_is_an_error_in_time(
+    monkeypatch: pytest.MonkeyPatch, begin: bytes, then: Callable[[socket.socket], None], says: str
+) -> None:
+    monkeypatch.setattr(openai, "ANSWER_S", 1.0)
+
+    def answer() -> None:
+        peer, _ = listening.accept()
+        with contextlib.suppress(OSError), peer:
+            peer.recv(4096)
+            peer.sendall(begin)
+            then(peer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(AdapterError, match=says):
+            Server(f"http://127.0.0.1:{listening.getsockname()[1]}/v1").models()
+
+
 def test_nobody_there_is_an_error_that_names_the_url(room: Path) -> None:
     arguments = ["check", f"zmq:ipc://{room}/live", "--drive", "openai:http://127.0.0.1:1/v1"]
     done = CliRunner().invoke(main, arguments, standalone_mode=False)
@@ -300,6 +346,10 @@ def test_nobody_there_is_an_error_that_names_the_url(room: Path) -> None:
         ("zmq:ipc:///x", "openai:file:///etc/hosts", "write openai:http://HOST:PORT/v1"),
         ("zmq:ipc:///x", "openai:http:///v1", "write openai:http://HOST:PORT/v1"),
         ("zmq:ipc:///x", "openai:http://127.0.0.1:1/v1?a=1", "without"),
+        ("zmq:ipc:///x", "openai:http://127.0.0.1:99999/v1", "write openai:http://HOST:PORT/v1"),
+        ("zmq:ipc:///x", "openai:http://127.0.0.1:abc/v1", "write openai:http://HOST:PORT/v1"),
+        ("zmq:ipc:///x", "openai:http://[::1/v1", "write openai:http://HOST:PORT/v1"),
+        ("zmq:ipc:///x", "openai:http://127.0.0.1:1/\xe9\udcff", "write openai:http://HOST:PORT/v1"),
     ],
 )
 def test_what_cannot_be_driven_so_is_refused(target: str, text: str, says: str) -> None:

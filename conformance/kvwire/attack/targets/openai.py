@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import http.client
+import re
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -49,7 +51,9 @@ RESET_S = 5.0
 """For how long a reset is asked for again that was not made, because somebody's blocks are in use."""
 RESET_AGAIN_S = 0.1
 ANSWER_S = 30.0
-ANSWER_BYTES = 16 * 1024 * 1024
+"""How long an answer may take as a whole."""
+ANSWER_BYTES = 4 * 1024 * 1024
+"""Read, it takes 40 times that much memory at the worst."""
 VOCABULARY = range(30_000)
 """Token ids of prompts. An engine without a tokenizer checks no id, and dies of one that its model does not know; no
 model that is in use knows so few.
@@ -58,6 +62,7 @@ SHOWN = 200
 """How many characters of an answer are shown."""
 REFUSALS = (400, 413, 422)
 """Statuses that say that something is not done, and not that the server is in trouble."""
+DONE = range(200, 300)
 EXISTS = 405
 """What a server answers to ``OPTIONS`` on a route that takes something else."""
 ABSENT = (404, 405, 501)
@@ -97,7 +102,7 @@ class _Description(msgspec.Struct, frozen=True):
 
 
 class _Status(Exception):
-    """An answer whose status is not 200."""
+    """An answer whose status says that it was not done."""
 
     def __init__(self, status: int, url: str, text: str) -> None:
         super().__init__(f"{url} answered with HTTP status {status}" + (f": {text}" if text else ""))
@@ -123,25 +128,39 @@ class Server:
         """The body of the answer.
 
         Raises:
-            _Status: when its status is not 200.
+            _Status: when its status says that it was not done.
             AdapterError: when there is no answer, or a longer one than is read.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": "application/json"}
         request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - http or https: see ``drive``
-        try:
-            with self._open(request, timeout=ANSWER_S) as answer:
-                content: bytes = answer.read(ANSWER_BYTES + 1)
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read(SHOWN).decode(errors="replace").strip()
-            raise _Status(error.code, url, text) from None
-        except (OSError, http.client.HTTPException) as error:
-            why = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise AdapterError(f"{method} {url}: no answer: {why or type(why).__name__}") from None
+        got: list[tuple[int, bytes] | str] = []
+        # Python's own timeout is of each byte: who sends one now and then would never be given up.
+        asking = threading.Thread(target=lambda: got.append(self._got(request)), daemon=True)
+        asking.start()
+        asking.join(ANSWER_S)
+        answer = got[0] if got else f"none within {ANSWER_S:g} s"
+        if isinstance(answer, str):
+            raise AdapterError(f"{method} {url}: no answer: {answer}")
+        status, content = answer
+        if status not in DONE:
+            raise _Status(status, url, content[:SHOWN].decode(errors="replace").strip())
         if len(content) > ANSWER_BYTES:
             raise AdapterError(f"{method} {url}: the answer has more than {ANSWER_BYTES} bytes")
         return content
+
+    def _got(self, request: urllib.request.Request) -> tuple[int, bytes] | str:
+        """The status and the body of the answer; why there is none."""
+        try:
+            try:
+                answer = self._open(request, timeout=ANSWER_S)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
+                return answer.status, answer.read(ANSWER_BYTES + 1)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            why = error.reason if isinstance(error, urllib.error.URLError) else error
+            return str(why) or type(why).__name__
 
     def models(self) -> list[_Model]:
         """What it serves; the first is the engine's own."""
@@ -360,9 +379,13 @@ def drive(target: Target, text: str) -> DrivenTarget:
     if not isinstance(target, ListenTarget):
         raise TargetError(f"--drive {text}: {target.text!r} is not driven by an API; zmq:… and FILE.toml are")
     url = text.removeprefix(KIND)
-    parts = urlsplit(url)
-    if not text.startswith(KIND) or parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, a bracket that is not closed
+        known = False
+    if not text.startswith(KIND) or not known or not re.fullmatch("[!-~]+", url):
         raise TargetError(f"--drive {text}: write openai:http://HOST:PORT/v1")
-    if parts.query or parts.fragment:
+    if "?" in url or "#" in url:
         raise TargetError(f"--drive {text}: the URL is the base of the API, without ? and #")
     return DrivenTarget(target, text, Server(url))
