@@ -15,9 +15,11 @@ from mcap.reader import make_reader
 from tests.kit.stories import Story, removed, stored
 from tests.trace.test_trace import told
 
+from kvwire import cli
+from kvwire.judges.verdict import Exit
 from kvwire.standard import resources
 from kvwire.trace import files, levels, packed
-from kvwire.trace.files import Sink, writing
+from kvwire.trace.files import Sink, container, writing
 from kvwire.trace.marks import ProbeMark, Witnesses
 from kvwire.trace.planned import Left, Planned
 from kvwire.trace.records import Header, Record, Trace, TraceError
@@ -51,6 +53,31 @@ def streamed(trace: Trace, path: Path, *, rotate: int | None = None) -> Sink:
         sink.add(record)
         sink.push()
     return sink
+
+
+def test_a_large_chunk_of_small_records_is_read_by_batches(tmp_path: Path) -> None:
+    trace, path = run(), tmp_path / "run.mcap"
+    files.write(trace, path)
+    with path.open("rb") as file:
+        read = [item for item in container.items(file, packed.Digest()) if isinstance(item, list)]
+    assert [record for batch in read for record in batch] == list(trace.records)
+    assert max(map(len, read)) <= packed.BATCH < len(trace.records)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_disk_is_an_error_of_the_machine_that_names_the_file(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int, __: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / f"x{form}"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        code = cli.run(["convert", str(SESSIONS[0]), "-o", str(path)])
+    assert code == Exit.ERROR
+    assert f"kvwire: error: {path}: No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda path: str(path.stem))

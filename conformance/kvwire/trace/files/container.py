@@ -16,7 +16,7 @@ import msgspec
 
 from kvwire.standard import reading
 from kvwire.trace.files.ends import End, Item, checked
-from kvwire.trace.packed import TIME, Digest, pack, timed, unpack
+from kvwire.trace.packed import BATCH, TIME, Digest, pack, timed, unpack
 from kvwire.trace.records import Header, Record, TraceError
 
 try:
@@ -136,7 +136,7 @@ def items(file: IO[bytes], digest: Digest) -> Iterator[Item]:
                 chunk = _chunk(content)
                 if header is None:
                     break
-                yield _messages(chunk, digest, where)
+                yield from _messages(chunk, digest, where)
             elif opcode == Opcode.DATA_END:
                 break
         except (
@@ -182,8 +182,8 @@ def _chunk(content: bytes) -> bytes:
     return stream.read(length)
 
 
-def _messages(chunk: bytes, digest: Digest, where: str) -> list[Record]:
-    """The records of a chunk."""
+def _messages(chunk: bytes, digest: Digest, where: str) -> Iterator[list[Record]]:
+    """The records of a chunk, by batches: small ones take many times the memory of their bytes."""
     view = memoryview(chunk)
     records: list[Record] = []
     hashed: list[bytes | memoryview] = []
@@ -200,5 +200,9 @@ def _messages(chunk: bytes, digest: Digest, where: str) -> list[Record]:
             raise TraceError(f"{where}: byte {start} of the chunk: not a record: {error}") from None
         records.append(record)
         hashed.append(view[start:at] if record.detail is None else timed(record))
+        if len(records) == BATCH:
+            digest.add(hashed)
+            yield records
+            records, hashed = [], []
     digest.add(hashed)
-    return records
+    yield records

@@ -316,6 +316,7 @@ def saved(path: Path) -> Iterator[Encoder]:
 
     Raises:
         TraceError: when the path is something else than a regular file, or cannot be written.
+        OSError: when the disk is full; it names the path.
     """
     refuse_special(path)
     encoder = _encoders(form_of(path), level=9)
@@ -323,17 +324,19 @@ def saved(path: Path) -> Iterator[Encoder]:
     partial = path.with_name(f"{path.name}.partial")
     try:
         out = _Out(partial)
-        try:
-            yield encoder(out)
-            out.close()
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        finally:
-            out.close()
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from None
+    try:
+        yield encoder(out)
+        out.close()
+        partial.replace(path)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
+    finally:
+        out.close()
 
 
 def write(trace: Trace, path: Path) -> None:
