@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import struct
 import time
 import urllib.error
 import urllib.request
@@ -13,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kvwire.conclusion.watching import StreamFacts
 from kvwire.watch.beside import StreamState, Violations
-from kvwire.watch.metrics import STALE_S, Serving, View
+from kvwire.watch.metrics import CLIENTS, STALE_S, Serving, View, _Quiet
 
 pytestmark = pytest.mark.network
 
@@ -90,3 +92,39 @@ def test_one_that_says_nothing_keeps_nobody_waiting(serving: Serving) -> None:
     serving.view = View(at=time.monotonic(), streams=[state()])
     with socket.create_connection(("127.0.0.1", serving.port)):
         assert fetched(serving, "/healthz")[0] == 200
+
+
+def _said(serving: Serving, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", serving.port), timeout=10) as client:
+        client.sendall(request)
+        return client.makefile("rb").read()
+
+
+def test_who_says_nothing_leaves_or_asks_oddly_is_no_news(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_Quiet, "timeout", 0.2)
+    assert _said(serving, b"") == b""
+    for begun in (b"GET /met", b"GET /metrics HTTP/1.0\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", serving.port)) as client:
+            client.sendall(begun)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    odd = b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; version=abc\x1b[31m\r\n\r\n"
+    answer = _said(serving, odd)
+    assert b"500 Internal Server Error" in answer
+    assert b"\x1b" not in answer
+    assert fetched(serving, "/healthz")[0] == 503
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_crowd_takes_neither_threads_nor_files_without_end(serving: Serving) -> None:
+    crowd = [socket.create_connection(("127.0.0.1", serving.port), timeout=10) for _ in range(CLIENTS + 1)]
+    assert crowd[-1].recv(1) == b""
+    for client in crowd:
+        client.close()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            assert fetched(serving, "/healthz")[0] == 503
+            return
+    raise AssertionError("nobody is answered any more")

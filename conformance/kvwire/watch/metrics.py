@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
@@ -15,11 +16,14 @@ from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kvwire.report.visible import visible
 from kvwire.watch.beside import StreamState, Violations
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
+CLIENTS = 64
+"""How many are answered at once."""
 STALE_S = 30.0
 """When the watch itself has not looked for so long, something is wrong with it."""
 
@@ -111,6 +115,28 @@ def _age(stream: StreamState, now: float) -> float | None:
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self._room = threading.BoundedSemaphore(CLIENTS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; of too many at once the last are let go, so that files stay for the watch itself."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, *_: object) -> None:
+        """A client that leaves, or says nothing, is no news."""
 
 
 class _Server6(_Server):
@@ -123,6 +149,10 @@ class _Quiet(WSGIRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """A scrape is no news."""
+
+    def get_stderr(self) -> TextIO:
+        """Nor is a client that asks and does not read."""
+        return io.StringIO()
 
 
 class Serving:
@@ -142,7 +172,11 @@ class Serving:
         def app(environ: WSGIEnvironment, answer: StartResponse) -> Iterable[bytes]:
             match environ.get("PATH_INFO"):
                 case "/metrics":
-                    found: Iterable[bytes] = metrics(environ, answer)
+                    try:
+                        found: Iterable[bytes] = metrics(environ, answer)
+                    except Exception as error:  # noqa: BLE001 - of the library, about headers that it cannot read
+                        why = visible(f"{type(error).__name__}: {error}")
+                        return _text(answer, "500 Internal Server Error", [why])
                     return found
                 case "/healthz":
                     unwell = self.view.unwell(time.monotonic())
