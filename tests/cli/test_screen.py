@@ -13,6 +13,7 @@ from typing import IO
 import pytest
 
 from kvwire import cli
+from kvwire.cli import root
 from kvwire.cli.screen import Growing, writable, write, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import resources
@@ -264,3 +265,14 @@ def test_a_file_that_grows_ends_where_the_disk_does(capsys: pytest.CaptureFixtur
     growing.close()
     assert growing.failed
     assert capsys.readouterr().err.count("cannot write /dev/full") == 1
+
+
+def test_a_machine_without_memory_is_said_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(root.main, "main", none)
+    assert cli.run([]) == Exit.ERROR
+    assert capsys.readouterr().err == "kvwire: error: there is not enough memory\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from kvwire import cli
 from kvwire.cli.vectors import vectors
 from kvwire.standard import resources
 from kvwire.vectors import access, asking, filtering, manifest
@@ -312,6 +315,22 @@ def test_export(tmp_path: Path) -> None:
     assert not (target / "wire" / "valid.json").exists()
     result = run("verify", "--vectors", str(target), *V1, "--", sys.executable, FILTERS, "good")
     assert result.exit_code == 0
+
+
+def test_an_export_that_a_full_disk_breaks_off_names_the_copy_and_can_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "copy"
+
+    def full(source: Path, copy: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source), None, str(copy))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", full)
+        assert cli.run(["vectors", "export", str(target)]) == 4
+    assert f"kvwire: error: {target}" in capsys.readouterr().err
+    assert run("export", str(target)).exit_code == 0
+    assert run("export", str(target), "--check").exit_code == 0
 
 
 def test_export_spares_what_is_not_a_copy(tmp_path: Path) -> None:

@@ -195,9 +195,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if error.errno not in MACHINE:
             return _fault()
         _say_no_more(sys.stdout)
-        where = f"{error.filename}: " if error.filename else ""
+        place = error.filename2 or error.filename  # of a copy, where it goes
         with contextlib.suppress(OSError):
-            say(f"kvwire: error: {where}{error.strerror}", err=True)
+            say(f"kvwire: error: {f'{place}: ' if place else ''}{error.strerror}", err=True)
+        return int(Exit.ERROR)
+    except MemoryError:
+        say("kvwire: error: there is not enough memory", err=True)
         return int(Exit.ERROR)
     except Exception:  # noqa: BLE001 - the one place that maps whatever goes wrong to an exit code
         return _fault()
@@ -208,6 +211,7 @@ MACHINE = frozenset(
     getattr(errno, name)
     for name in (
         "EACCES",
+        "EAGAIN",
         "EDQUOT",
         "EFBIG",
         "EIO",
@@ -217,6 +221,7 @@ MACHINE = frozenset(
         "ENAMETOOLONG",
         "ENFILE",
         "ENOENT",
+        "ENOMEM",
         "ENOSPC",
         "ENOTDIR",
         "EPERM",

@@ -56,11 +56,12 @@ def export(source: Path, target: Path, names: tuple[str, ...]) -> tuple[Listed, 
         raise DamageError("; ".join(found))
     if target.exists():
         _clear(target)
+    copied = msgspec.structs.replace(contents, files=chosen, count=sum(len(entry.ids) for entry in chosen))
+    target.mkdir(parents=True, exist_ok=True)
+    (target / manifest.NAME).write_bytes(write_manifest(copied))  # first: what breaks off can be begun again
     for path in (*(entry.path for entry in chosen), *BESIDE):
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / path, target / path)
-    copied = msgspec.structs.replace(contents, files=chosen, count=sum(len(entry.ids) for entry in chosen))
-    (target / manifest.NAME).write_bytes(write_manifest(copied))
     return chosen
 
 
