@@ -154,6 +154,15 @@ def test_where_the_harness_binds_there_is_one_witness(
     assert stated.rcvhwm == RCVHWM
 
 
+def test_streams_may_be_more_than_fit_into_an_argument(
+    recorder: Recorder, open_socket: OpenSocket, stream: Stream
+) -> None:
+    long = Stream(name="n" * 150_000, endpoint=f"{stream.endpoint}-other")
+    recorder.watch([stream, long])
+    heard_by_all(recorder, bound(open_socket, stream.endpoint), counting())
+    assert not marks(recorder, Trouble)
+
+
 def test_an_endpoint_that_cannot_be_bound_is_our_trouble(
     recorder: Recorder, open_socket: OpenSocket, stream: Stream
 ) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kvwire.attack.curve import Curve, hand_over
+from kvwire.attack.curve import Curve
 from kvwire.attack.endings import Endings
 from kvwire.attack.stalls import Stall, StallWatch
 from kvwire.attack.witness_process import (
@@ -96,11 +96,11 @@ class Witness:
         self._buffer = bytearray()
         self._decode = msgspec.msgpack.Decoder(list[Item]).decode
         places = tuple(Place(stream.name, stream.endpoint, stream.mode) for stream in streams)
-        config = Config(places, patience, curve=curve is not None)
+        config = Config(places, patience, curve)
         package = str(Path(__file__).parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kvwire.attack.witness_process", msgspec.json.encode(config).decode()],
+            [sys.executable, "-P", "-m", "kvwire.attack.witness_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -109,9 +109,10 @@ class Witness:
         )
         assert self.process.stdout is not None
         assert self.process.stdin is not None
-        if curve is not None:
-            with suppress(BrokenPipeError):  # it has ended already, which is seen where it is read
-                hand_over(curve, self.process.stdin)
+        left = memoryview(msgspec.json.encode(config) + b"\n")
+        with suppress(BrokenPipeError):  # it has ended already, which is seen where it is read
+            while left:
+                left = left[self.process.stdin.write(left) :]
         self.fd = self.process.stdout.fileno()
         os.set_blocking(self.fd, False)
 

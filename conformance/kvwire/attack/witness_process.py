@@ -5,8 +5,9 @@ outage included, because a subscriber that is not polled never sends its subscri
 sockets: after each receive the monitor is drained, and its events go before the data, so that a disconnect always
 precedes what a new life sent.
 
-``python -m kvwire.attack.witness_process CONFIG`` starts it; it ends when its standard input does. On its standard
-output it writes chunks: four bytes of length, big-endian, then a msgpack list of ``Item``.
+``python -m kvwire.attack.witness_process`` starts it. The first line of its standard input is its ``Config``, which is
+longer at times than an argument may be; it ends when its standard input does. On its standard output it writes chunks:
+four bytes of length, big-endian, then a msgpack list of ``Item``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Literal
 import msgspec
 import zmq
 
-from kvwire.attack.curve import Curve, handed_over
+from kvwire.attack.curve import Curve
 from kvwire.attack.holding import HERE
 from kvwire.attack.stalls import StallWatch
 from kvwire.trace.records import weight
@@ -101,14 +102,11 @@ PATIENCE = Patience()
 
 
 class Config(msgspec.Struct, frozen=True):
-    """What the child is told: the streams to subscribe to. An item names its stream by the index in ``places``.
-
-    ``curve``: keys come first on its standard input.
-    """
+    """What the child is told: the streams to subscribe to. An item names its stream by the index in ``places``."""
 
     places: tuple[Place, ...]
     patience: Patience = PATIENCE
-    curve: bool = False
+    curve: Curve | None = None
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -196,16 +194,14 @@ def prepare(opened: Socket, endpoint: str, curve: Curve | None = None) -> None:
 
 
 class _Subscriber:
-    def __init__(
-        self, context: zmq.Context[Socket], index: int, place: Place, config: Config, curve: Curve | None
-    ) -> None:
+    def __init__(self, context: zmq.Context[Socket], index: int, place: Place, config: Config) -> None:
         patience = config.patience
         self.index = index
         self.place = place
         self.dropped = 0
         """Messages that were thrown away since it was said."""
         self.socket = context.socket(zmq.SUB)
-        prepare(self.socket, place.endpoint, curve)
+        prepare(self.socket, place.endpoint, config.curve)
         self.socket.set(zmq.RCVHWM, patience.rcvhwm)
         self.socket.set(zmq.RECONNECT_IVL_MAX, patience.reconnect_max_ms)
         self.socket.subscribe(b"")
@@ -296,11 +292,11 @@ class _Outbox:
                 self._chunks[0] = chunk[written:]
 
 
-def _open(context: zmq.Context[Socket], config: Config, curve: Curve | None, out: list[Item]) -> list[_Subscriber]:
+def _open(context: zmq.Context[Socket], config: Config, out: list[Item]) -> list[_Subscriber]:
     opened: list[_Subscriber] = []
     for index, place in enumerate(config.places):
         try:
-            opened.append(_Subscriber(context, index, place, config, curve))
+            opened.append(_Subscriber(context, index, place, config))
         except zmq.ZMQError as error:
             out.append(Item(index, time.monotonic_ns(), 0, event=TROUBLE, text=f"{place.endpoint}: {error}"))
     out.append(Item(0, time.monotonic_ns(), 0, event=READY))
@@ -343,14 +339,14 @@ def _hand_over(subscribers: list[_Subscriber], outbox: _Outbox) -> None:
             time.sleep(0.001)
 
 
-def run(config: Config, stdin: int, stdout: int, curve: Curve | None = None) -> None:
+def run(config: Config, stdin: int, stdout: int) -> None:
     """Subscribe and hand on until ``stdin`` ends or the parent is gone."""
     context: zmq.Context[Socket] = zmq.Context()
     outbox = _Outbox(stdout, config.patience.waiting_bytes)
     items: list[Item] = []
     watch = StallWatch()
     watch.start()
-    subscribers = _open(context, config, curve, items)
+    subscribers = _open(context, config, items)
     poller = zmq.Poller()
     poller.register(stdin, zmq.POLLIN)
     by_socket: dict[Socket | int, _Subscriber] = {}
@@ -392,9 +388,8 @@ def main() -> None:
     # The terminal's interrupt is for the parent, which wants to hear the rest first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     HERE.most = HELD_BYTES
-    config = msgspec.json.decode(sys.argv[1], type=Config)
-    curve = handed_over(sys.stdin.buffer) if config.curve else None
-    run(config, sys.stdin.fileno(), sys.stdout.fileno(), curve)
+    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=Config)
+    run(config, sys.stdin.fileno(), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -117,6 +117,7 @@ def test_a_statement_lists_its_streams(tmp_path: Path) -> None:
         ("streams = 'x", "not TOML"),
         ("[[streams]]\nendpoint = 'tcp://h'", "has no port"),
         ("[[streams]]\nendpoint='tcp://h:1'\n[[streams]]\nendpoint='tcp://h:1'", "two streams have the endpoint"),
+        ("".join(f"[[streams]]\nendpoint='tcp://h:{1 + at}'\n" for at in range(1025)), "1025 streams; at most 1024"),
         ("[[streams]]\nendpoint='tcp://h:1'\nrank=1\n[[streams]]\nendpoint='tcp://h:2'\nrank=1", "have the name"),
     ],
 )

@@ -92,6 +92,8 @@ def declared(text: str, path: Path) -> ListenTarget:
 
 def _checked(streams: list[Stream], where: str) -> tuple[Stream, ...]:
     """The streams, each with a name; refused when an endpoint cannot be used or stands there twice."""
+    if len(streams) > RANKS_MAX:
+        raise TargetError(f"{where}: {len(streams)} streams; at most {RANKS_MAX} are watched at once")
     named: list[Stream] = []
     publishing = {stream.endpoint for stream in streams}
     for index, stream in enumerate(streams):
