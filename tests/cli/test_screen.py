@@ -276,3 +276,25 @@ def test_a_machine_without_memory_is_said_in_a_line(
     monkeypatch.setattr(root.main, "main", none)
     assert cli.run([]) == Exit.ERROR
     assert capsys.readouterr().err == "kvwire: error: there is not enough memory\n"
+
+
+def test_links_in_a_circle_are_usage_before_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    circle = tmp_path / "circle.kvtrace"
+    circle.symlink_to(circle)
+    for arguments in (
+        ["judge", str(circle)],
+        ["judge", SESSION, "--json", str(circle)],
+        ["convert", SESSION, "-o", str(circle)],
+        ["scrub", str(circle), "-o", str(tmp_path / "x.kvtrace")],
+        ["report", str(circle)],
+        ["vectors", "session", "eviction", "-o", str(circle)],
+        ["check", "reference:", "--record", str(circle)],
+        ["record", "zmq:tcp://127.0.0.1:1", "-o", str(circle)],
+    ):
+        assert cli.run(arguments) == Exit.USAGE, arguments
+        assert "Too many levels of symbolic links" in capsys.readouterr().err
+
+
+def test_a_name_may_be_as_long_as_a_name_can_be(tmp_path: Path) -> None:
+    write(tmp_path / ("n" * 250), b"kept")
+    assert (tmp_path / ("n" * 250)).read_bytes() == b"kept"

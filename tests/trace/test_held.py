@@ -58,7 +58,7 @@ def test_a_driven_recording_that_is_larger_than_memory_says_the_way_out(
     line = b'{"frames":["%02x%s"],"source":"live-a","stream":"s","t_ns":0}\n'
     path.write_bytes(head + b"".join(line % (number, b"00" * 4_000_000) for number in range(20)))
     assert cli.run(["judge", str(path), "--memory", "256MB"]) == Exit.USAGE
-    assert "--memory says how much there is" in capsys.readouterr().err
+    assert "`kvwire judge --memory` takes more" in capsys.readouterr().err
     assert cli.run(["judge", str(path), "--memory", "1GB", "--quiet"]) != Exit.USAGE
 
 

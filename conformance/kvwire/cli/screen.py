@@ -16,6 +16,7 @@ from rich.console import Console
 
 from kvwire.report.faces import COLUMNS
 from kvwire.report.visible import ascii_json, visible
+from kvwire.standard import reading
 
 
 class Screen(Console):
@@ -80,6 +81,12 @@ def writable(path: Path, option: str) -> None:
         raise click.UsageError(f"{option} {path}: the current folder does not exist any more") from None
     if not folder.is_dir():
         raise click.UsageError(f"{option} {path}: the folder {folder} does not exist")
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise click.UsageError(f"{option} {path}: {error.strerror}") from None
     if path.is_dir():
         raise click.UsageError(f"{option} {path}: a folder; name a file")
     if not os.access(path if path.exists() else folder, os.W_OK):
@@ -95,7 +102,7 @@ def write(path: Path, content: bytes) -> None:
         OSError: when it cannot be written; what was there is there still.
     """
     with contextlib.suppress(FileNotFoundError):
-        path = path.resolve() if path.is_symlink() and path.parent != Path("/dev") else path
+        path = reading.real(path) if path.is_symlink() and path.parent != Path("/dev") else path
         there = path.stat()
         if _is_printed(there):
             click.echo(content, nl=False)
@@ -105,7 +112,7 @@ def write(path: Path, content: bytes) -> None:
                 os.set_blocking(file.fileno(), True)  # a pipe that nobody reads is an error, and no wait
                 _whole(file, content)
             return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".kvwire.{os.getpid()}.partial")  # short, however long the name is
     try:
         partial.write_bytes(content)
         partial.replace(path)

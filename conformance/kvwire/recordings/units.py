@@ -47,9 +47,9 @@ def units(paths: Sequence[Path]) -> tuple[Unit, ...]:
     by_recording: dict[str, list[_File]] = {}
     seen: set[Path] = set()
     for file in _files(paths):
-        if file.path.resolve() in seen:
+        if (real := reading.real(file.path)) in seen:
             continue
-        seen.add(file.path.resolve())
+        seen.add(real)
         if file.part is None:
             found.append([file])
         elif file.part.of in by_recording:

@@ -56,6 +56,11 @@ def is_deep(value: object, most: int = DEPTH) -> bool:
     return True
 
 
+def real(path: Path) -> Path:
+    """What a name stands for. Of links in a circle itself: pathlib has an error for them that is no OSError."""
+    return Path(os.path.realpath(path))
+
+
 def regular(path: Path) -> None:
     """Refuse what is no regular file: reading it may never end, or never begin.
 

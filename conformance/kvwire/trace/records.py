@@ -122,7 +122,7 @@ def held(records: Iterable[Record], most: int = HELD_BYTES) -> Iterator[Record]:
     for record in records:
         left -= frames.weight(record.frames or ())
         if left < 0:
-            raise TraceError(f"its records take more than {most} bytes of memory; --memory says how much there is")
+            raise TraceError(f"its records take more than {most} bytes of memory; `kvwire judge --memory` takes more")
         yield record if record.frames is None else msgspec.structs.replace(record, frames=frames.hold(record.frames))
 
 

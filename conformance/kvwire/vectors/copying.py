@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.standard.registry import UnknownNameError
 from kvwire.vectors import identities, manifest
 from kvwire.vectors.layout import write_manifest
@@ -93,5 +94,5 @@ def _clear(target: Path) -> None:
         raise FileExistsError(f"{target} is not empty and holds no earlier copy: name a new folder")
     for entry in manifest.read(target).files:
         path = target / entry.path
-        if target.resolve() in path.resolve().parents:
+        if reading.real(target) in reading.real(path).parents:
             path.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from kvwire.standard import reading
 from kvwire.trace.detail import SocketEvent
 from kvwire.trace.files import ndjson
 from kvwire.trace.files.ends import End
@@ -75,7 +76,7 @@ def refuse_special(path: Path) -> None:
         TraceError: when there is a folder, a pipe, a device …
     """
     try:
-        folder = path.absolute().parent.resolve()
+        folder = reading.real(path.absolute().parent)
         special = folder == Path("/dev") or any(folder.is_relative_to(system) for system in SYSTEM)
         if special or not stat.S_ISREG(path.stat().st_mode):
             raise TraceError(f"{path}: not a regular file; name one that can be replaced")
@@ -320,7 +321,7 @@ def saved(path: Path) -> Iterator[Encoder]:
     """
     refuse_special(path)
     encoder = _encoders(form_of(path), level=9)
-    path = path.resolve() if path.is_symlink() else path  # what a name stands for is replaced, not the name
+    path = reading.real(path) if path.is_symlink() else path  # what a name stands for is replaced, not the name
     partial = path.with_name(f"{path.name}.partial")
     try:
         out = _Out(partial)
