@@ -298,3 +298,27 @@ def test_links_in_a_circle_are_usage_before_a_run(tmp_path: Path, capsys: pytest
 def test_a_name_may_be_as_long_as_a_name_can_be(tmp_path: Path) -> None:
     write(tmp_path / ("n" * 250), b"kept")
     assert (tmp_path / ("n" * 250)).read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor", SESSION, "--hash-seed"),
+        ("lookup", SESSION, "--tokens", "1", "--hash-seed"),
+        ("lookup", SESSION, "--tokens", "1", "--lora-name"),
+        ("hash", "v1_block_key", "--tokens", "1", "--block-size", "1", "--salt"),
+        ("hash", "x-vllm-sha256-cbor", "--tokens", "1", "--block-size", "1", "--seed"),
+        ("hash", "x-vllm-sha256-cbor", "--tokens", "1", "--block-size", "1", "--extra-keys"),
+    ],
+)
+def test_bytes_that_are_no_text_are_usage_where_text_is_hashed(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*arguments, "\udcff"]) == Exit.USAGE
+    assert "'\\udcff' is not UTF-8" in capsys.readouterr().err
+
+
+def test_half_a_surrogate_pair_in_json_is_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["hash", "x-vllm-sha256-cbor", "--tokens", "1", "--block-size", "1", "--extra-keys", '[["\\ud800"]]']
+    assert cli.run(arguments) == Exit.USAGE
+    assert "--extra-keys: no JSON of text" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.witness import Recorder
 from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import progressing
-from kvwire.cli.quantities import Seconds
+from kvwire.cli.quantities import Seconds, Words
 from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.draft import draft
@@ -36,7 +36,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.argument("names", metavar="TARGET...", nargs=-1, required=True)
 @click.option("--for", "seconds", type=Seconds(min=0.1), default=10.0, show_default=True, help="Seconds to listen.")
 @click.option("--expect", type=_FILE, help="What a consumer assumes (TOML: block_size, topic, ranks, algorithm, …).")
-@click.option("--hash-seed", "seeds", multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable.")
+@click.option(
+    "--hash-seed", "seeds", type=Words(), multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable."
+)
 @click.option("--drive", metavar="openai:URL", help="Run eight prompts on the engine behind zmq:…, by its API.")
 @click.option("--json", "json_file", type=_FILE, help="Write the diagnosis as JSON to this file.")
 @click.option("--draft", "draft_file", type=_FILE, help="Write a draft of a conformance statement to this file.")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from kvwire.cli.quantities import Whole
+from kvwire.cli.quantities import Whole, Words
 from kvwire.cli.screen import say, say_json
 from kvwire.conclusion.diagnosis.explanation import Asked, explain, none_of
 from kvwire.conclusion.diagnosis.recognition import SEEDABLE, seeded
@@ -82,6 +82,7 @@ def parse_extra(text: str) -> Extra:
         click.UsageError: when it is anything else.
     """
     try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()  # half a surrogate pair is no text
         keys = plain_keys(json.loads(text, object_hook=lambda value: bytes.fromhex(value["hex"])))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise click.UsageError(f"--extra-keys: no JSON of text, integers and lists: {error}") from None
@@ -295,11 +296,11 @@ def _explain(text: str, asked: Asked) -> Exit:
 @click.option("--block-size", type=Whole(min=1), metavar="N", help="Tokens of a block (--explain: usual ones).")
 @click.option("--explain", "number", metavar="HASH", help="Which function, mistake and inputs give it.")
 @click.option("--lora-id", type=Whole(min=0, max=2**64 - 1), help="LoRA id of the reuse scope.")
-@click.option("--salt", help="Cache salt as text; SHA-256 makes its id.")
+@click.option("--salt", type=Words(), help="Cache salt as text; SHA-256 makes its id.")
 @click.option("--salt-id", type=Whole(min=0, max=2**64 - 1), help="Cache salt as an id.")
-@click.option("--lora-name", help="LoRA name of the scope, for vLLM's functions.")
-@click.option("--seed", help="PYTHONHASHSEED, for vLLM's functions.")
-@click.option("--extra-keys", help="JSON, keys of each block, for vLLM's functions.")
+@click.option("--lora-name", type=Words(), help="LoRA name of the scope, for vLLM's functions.")
+@click.option("--seed", type=Words(), help="PYTHONHASHSEED, for vLLM's functions.")
+@click.option("--extra-keys", type=Words(), help="JSON, keys of each block, for vLLM's functions.")
 @click.option("--mm", multiple=True, metavar="BLOCK:DIGEST@OFFSET", help="A multimodal item (v1); repeatable.")
 @click.option("--parent", type=Whole(min=-(2**63), max=2**64 - 1), help="64-bit hash of the block before (v1, Dynamo).")
 @click.option("--parent-key", help="Key of the block before (others), 64 hex digits.")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kvwire.cli.doctor import heard
 from kvwire.cli.hash import parse_tokens
-from kvwire.cli.quantities import Seconds, Whole
+from kvwire.cli.quantities import Seconds, Whole, Words
 from kvwire.cli.screen import say_json, screen
 from kvwire.conclusion.diagnosis.lookup import BlockLookup, Lookup, lookup
 from kvwire.hashes.functions import Scope
@@ -28,8 +28,10 @@ from kvwire.standard import reading
 @click.option("--stream", help="Only this stream.")
 @click.option("--block-size", type=Whole(min=1), help="Tokens of a block (what the stream announces).")
 @click.option("--lora-id", type=Whole(min=0, max=2**64 - 1), help="LoRA id of the prompt.")
-@click.option("--lora-name", help="LoRA name of the prompt.")
-@click.option("--hash-seed", "seeds", multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable.")
+@click.option("--lora-name", type=Words(), help="LoRA name of the prompt.")
+@click.option(
+    "--hash-seed", "seeds", type=Words(), multiple=True, metavar="SEED", help="A PYTHONHASHSEED to try; repeatable."
+)
 @click.option("--for", "seconds", type=Seconds(min=0.1), default=10.0, help="Seconds to listen (10).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a stream.")
 def lookup_command(

@@ -21,6 +21,19 @@ YEARS_S = 10 * 366 * SECONDS["d"]
 """The longest time that can be asked for."""
 
 
+class Words(click.types.StringParamType):
+    """A text that is hashed: bytes of a command line that are no UTF-8 have no encoding."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text."""
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{text!r} is not UTF-8", param, ctx)
+        return text
+
+
 class Whole(click.IntRange):
     """An integer in decimal ASCII digits; Python would take ``1_0`` and the digits of any script."""
 
