@@ -24,7 +24,7 @@ def test_records_are_held_as_long_as_there_is_room() -> None:
     records = [record(number) for number in range(4)]
     room = 4 * weight((bytes(1000),))
     assert list(held(records, room)) == records
-    with pytest.raises(TraceError, match=r"take more than .* bytes of memory; --memory says"):
+    with pytest.raises(TraceError, match=r"take more than .* bytes of memory; `kvwire judge --memory` takes"):
         list(held(records, room - 1))
     again = weight(())
     assert list(held([*records, *records], room + 4 * again)) == [*records, *records]

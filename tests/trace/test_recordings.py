@@ -333,7 +333,7 @@ def test_a_file_that_is_written_as_a_whole_leaves_no_half_behind(
     path = tmp_path / "run.mcap"
     files.write(run(1), path)
     before = path.read_bytes()
-    with disk_of(2_000, monkeypatch), pytest.raises(TraceError, match="No space left on device"):
+    with disk_of(2_000, monkeypatch), pytest.raises(OSError, match="No space left on device"):
         files.write(run(), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
