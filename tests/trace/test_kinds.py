@@ -111,6 +111,11 @@ def test_a_call_is_what_was_asked_for_and_then_what_was_answered() -> None:
     ]
 
 
+def test_where_a_publisher_is_bound_is_told_as_its_endpoint() -> None:
+    call = StartCall(replay="none", bound=BoundAt(endpoint="tcp://127.0.0.1:1"))
+    assert call.asked_for == "`start` (replay 'none', bound 'tcp://127.0.0.1:1')"
+
+
 def test_records_are_found_by_kind() -> None:
     records = [(3, read("stimulus", "reset", {})), (5, read("stimulus", "start", {})), (7, Record(t_ns=0, source="x"))]
     assert list(told(records, StartCall)) == [(5, StartCall())]

@@ -256,7 +256,7 @@ class StopCall(Call, frozen=True, kw_only=True):
 def _brief(value: object) -> str:
     if isinstance(value, Mapping | tuple):
         return f"of {len(value)}"
-    text = repr(value)
+    text = repr(value.endpoint if isinstance(value, BoundAt) else value)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
