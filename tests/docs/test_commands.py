@@ -46,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert cli.run(["judge", str(home / "kv.mcap"), "--quiet", "--json", str(home / "result.ndjson")]) in DONE
     assert cli.run(["judge", str(home / "recordings"), "--quiet", "--json", str(home / "fleet.ndjson")]) in DONE
     (home / "router.toml").write_text('block_size = 16\ntopic = "kv-events"\n', encoding="utf-8")
+    (home / "prompt.txt").write_text(",".join(map(str, range(32))), encoding="utf-8")
     (home / "key").write_bytes(bytes(range(32)))
     (home / "requests.py").write_text(blocks("vectors.md", "python")[1], encoding="utf-8")
     (home / "kvwire-expected.toml").write_text(block("ci.md", "toml"), encoding="utf-8")

@@ -52,7 +52,8 @@ def lookup_command(
     kvwire lookup 'zmq:tcp://HOST:5557' --tokens @prompt.txt --lora-name adapter
 
     TARGET is a recording or a publisher, which is listened to: what it stored before is not known. Exit codes: 0 the
-    first block is held somewhere, 1 it is held nowhere, 2 usage, 3 nothing was heard, 130 interrupted.
+    first block is held somewhere, 1 it is held nowhere, 2 usage, 3 nothing was heard, or the prompt fills no block, 130
+    interrupted.
     """  # noqa: D301 - click reads the \b
     prompt = _prompt(tokens)
     trace = heard(name, seconds)
@@ -69,7 +70,7 @@ def lookup_command(
             _show(one, len(prompt))
     if trace.interrupted:
         return Exit.INTERRUPTED
-    if not any(one.block_size for one in found):
+    if not any(one.blocks for one in found):
         return Exit.INCONCLUSIVE
     return Exit.CONFORMANT if any(one.anywhere for one in found) else Exit.NOT_CONFORMANT
 
@@ -92,6 +93,10 @@ def _show(found: Lookup, tokens: int) -> None:
         console.print(Text(f"{visible(found.stream)}: no block was announced", style="bold yellow"))
         return
     full = len(found.blocks)
+    if not full:
+        short = f"{counted(tokens, 'tokens')}, {found.block_size} a block: no full block to look up"
+        console.print(Text(visible(f"{found.stream}: {short}"), style="bold yellow"))
+        return
     hits = ", ".join(f"{count} on {medium}" for medium, count in found.hits.items()) or "none"
     sizes = f"{counted(full, 'blocks')} ({tokens} tokens, {found.block_size} a block)"
     said = f"{found.stream}: of {sizes} held from the first on: {hits}"

@@ -93,6 +93,12 @@ def test_a_restart_forgets_what_was_held() -> None:
     assert looked(story).anywhere == 0
 
 
+def test_a_prompt_that_fills_no_block_is_nothing_to_look_up(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = str(resources.vectors() / "session" / "eviction.kvtrace")
+    assert cli.run(["lookup", trace, "--tokens", "1,2", "--block-size", "16"]) == Exit.INCONCLUSIVE
+    assert capsys.readouterr().out == "rank-0: 2 tokens, 16 a block: no full block to look up\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
