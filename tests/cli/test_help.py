@@ -75,3 +75,7 @@ def test_bash_takes_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     script = capsys.readouterr().out
     done = subprocess.run(["bash", "-c", f"{script}\ncomplete -p kvwire"], capture_output=True, text=True, check=False)
     assert "_kvwire_completion" in done.stdout, done.stderr
+
+
+def test_a_rate_is_not_said_to_be_seconds() -> None:
+    assert re.search(r"--rate N +Prompts a second", shown("serve"))

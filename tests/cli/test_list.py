@@ -21,3 +21,12 @@ def test_a_profile_is_listed_with_all_that_it_has_by_extension(
     assert rows["KVW-REP-010"][4] == "–"
     assert cli.run(["list", "--binds", "consumer"]) == 0
     assert "conclusive" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("list", "SEQ-004"), ("mutants", "list", "SEQ-004"), ("honest", "list")])
+def test_what_is_piped_is_as_wide_as_a_report(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert cli.run(words) == 0
+    assert 80 < max(map(len, capsys.readouterr().out.splitlines())) <= 140

@@ -13,7 +13,7 @@ import msgspec
 from kvwire.attack.endings import SIGNALS, Endings
 from kvwire.cli.credentials import KEYS, serving
 from kvwire.cli.quantities import Seconds, Whole
-from kvwire.cli.screen import Screen, say, say_json, wrote
+from kvwire.cli.screen import say, say_json, screen, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
 from kvwire.standard.registry import LEVELS
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--algorithm", default="v2_sha256_64/u32", show_default=True, type=click.Choice(tuple(ALGORITHMS)))
 @click.option("--block-size", default=16, show_default=True, type=Whole(min=1), help="Tokens of a block.")
 @click.option("--capacity", default=256, show_default=True, type=Whole(min=1), help="Blocks in the cache.")
-@click.option("--rate", default=50.0, show_default=True, type=Seconds(min=0.1), help="Prompts a second.")
+@click.option("--rate", default=50.0, show_default=True, type=Seconds(min=0.1), metavar="N", help="Prompts a second.")
 @KEYS
 @click.option(
     "--curve-allow",
@@ -186,7 +186,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(name, no_wrap=name in ("mutant", "peer", "breaks", "report", "sentence"), overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Screen().print(table)
+    screen().print(table)
 
 
 def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from kvwire.cli.peers import honest, mutants, serve
 from kvwire.cli.record import record_command
 from kvwire.cli.recordings import convert, scrub, verify
 from kvwire.cli.report import report_command
-from kvwire.cli.screen import Screen, say, say_json
+from kvwire.cli.screen import say, say_json, screen
 from kvwire.cli.selftest import selftest
 from kvwire.cli.spec import spec
 from kvwire.cli.vectors import vectors
@@ -134,7 +134,7 @@ def list_command(
         text = row.sentence if not (not_judged and reason) else f"{row.sentence} ({reason})"
         wanted = () if held is None else (next((at for at in LEVELS if row.id in held.conclusive[at]), "–"),)
         table.add_row(row.id, row.level, row.binds, row.status, *wanted, Text(text))
-    Screen().print(table)
+    screen().print(table)
 
 
 @main.command()
