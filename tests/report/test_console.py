@@ -14,15 +14,24 @@ from tests.kit.stories import Story, removed, stored
 
 from kvwire.conclusion.conclude import conclude
 from kvwire.conclusion.result import Trouble
+from kvwire.conclusion.summary import Wanted
 from kvwire.conclusion.untried import Why
 from kvwire.report.console import render
-from kvwire.report.words import WHY, singular
+from kvwire.report.words import WHY, closing, singular
 from kvwire.standard import registry
 from kvwire.trace.records import Trace
 
 
-def report(made: Trace, profile: str = "core", *, width: int = 100, verbose: bool = False, trouble: str = "") -> str:
-    seen = conclude(made, registry.load(), registry.profile(profile))
+def report(
+    made: Trace,
+    profile: str = "core",
+    *,
+    width: int = 100,
+    verbose: bool = False,
+    trouble: str = "",
+    wanted: Wanted | None = None,
+) -> str:
+    seen = conclude(made, registry.load(), registry.profile(profile), wanted)
     if trouble:
         seen = msgspec.structs.replace(seen, troubles=(Trouble(text=trouble),))
     out = io.StringIO()
@@ -164,8 +173,20 @@ def test_what_is_open_says_how_it_is_closed_and_long_lists_are_short() -> None:
     text = report(told())
     assert "to close it: run with --thorough, or let its engine do such things meanwhile" in text
     assert re.search(r"open, nothing was seen that could have broken it: .*?LIV-001 003…007", " ".join(text.split()))
+    assert "to close it: let its engine do such things meanwhile" in report(told(mode="thorough"))
     passive = report(trace(heard(*range(1, 10)), target="zmq:"))
     assert "to close it: listen for longer while it works (--for 60)" in passive
+
+
+@pytest.mark.parametrize(("mode", "way"), [("quick", "run without --quick"), ("plain", "run with --thorough")])
+def test_what_a_mode_left_out_names_the_mode_that_has_it(mode: str, way: str) -> None:
+    assert closing(Why.MODE, "driven", mode) == way
+
+
+def test_what_only_asked_for_is_not_said_to_be_wanted_by_the_profile() -> None:
+    text = report(told(), wanted=Wanted(only=("LIV-007",)))
+    assert "asked for by --only, and not shown: LIV-007" in text
+    assert "profile core wants" not in text
 
 
 def test_a_finding_says_what_was_done_just_before_and_of_which_adapter_it_is() -> None:

@@ -403,9 +403,12 @@ def _summary(report: Result, console: Console, *, verbose: bool) -> None:
     summary = report.summary
     if summary.conclusive_missing:
         level = "" if report.run.mode == "quick" else f" at level {report.run.level}"
+        wants = f"profile {report.run.profile} wants conclusive{level}"
+        if "only" in summary.no_claim:
+            wants = "asked for by --only, and not shown"
         missing = summary.conclusive_missing
         which = ", ".join(map(short, missing)) if len(missing) <= SHOWN or verbose else f"{len(missing)} of those"
-        console.print(Text(f"profile {report.run.profile} wants conclusive{level}: {which}", style="magenta"))
+        console.print(Text(f"{wants}: {which}", style="magenta"))
     expected = f"; {summary.expected} as expected" if summary.expected else ""
     total = counted(summary.total, "sentences")
     more = "" if verbose else "; -v shows each"

@@ -62,7 +62,8 @@ def opened(report: Result) -> list[Open]:
         if outcome.verdict is Verdict.INCONCLUSIVE and not outcome.expected and outcome.why is not Why.PROFILE:
             why = outcome.why or Why.UNDECIDED
             reason = singular(outcome.reason) if why in (Why.UNDECIDED, Why.REFUSED) else worded(why, report.run.mode)
-            group = found.setdefault(reason, Open(reason=reason, closing=closing(why, report.run.level), outcomes={}))
+            way = closing(why, report.run.level, report.run.mode)
+            group = found.setdefault(reason, Open(reason=reason, closing=way, outcomes={}))
             group.outcomes.setdefault(outcome.requirement, []).append(outcome)
     return list(found.values())
 

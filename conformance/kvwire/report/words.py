@@ -48,7 +48,6 @@ WHY: dict[Why, str] = {
 
 
 _CLOSING: dict[Why, str] = {
-    Why.MODE: "run without --quick; with --thorough if that was a plain run",
     Why.ONLY: "run without --only",
     Why.TIME: "ask for less at a time (--only), or for longer (--for)",
     Why.FULL: "ask for less at a time (--only)",
@@ -60,12 +59,14 @@ _CLOSING: dict[Why, str] = {
 }
 
 
-def closing(why: Why, level: ControlLevel) -> str:
-    """What would give a sentence a verdict that has none; empty where the reason says it."""
+def closing(why: Why, level: ControlLevel, mode: str) -> str:
+    """What would give a sentence a verdict that has none, in a run of a mode; empty where the reason says it."""
+    if why is Why.MODE:
+        return "run without --quick" if mode == "quick" else "run with --thorough"
     if why is not Why.NOT_SHOWN:
         return _CLOSING.get(why, "")
     if level == "driven":
-        return "run with --thorough, or let its engine do such things meanwhile"
+        return f"{'' if mode == 'thorough' else 'run with --thorough, or '}let its engine do such things meanwhile"
     return "listen for longer while it works (--for 60), or drive it (--drive openai:URL, exec:ADAPTER)"
 
 
