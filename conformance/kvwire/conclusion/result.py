@@ -264,7 +264,7 @@ def parse(raw: bytes) -> Result:
             format or an unknown edition.
     """
     if raw.startswith(b'{"kind":"recording"'):
-        raise ResultError("a result stream of several recordings: it is no result of one")
+        raise ResultError("a result stream of several recordings or targets; one of a single one is wanted")
     decoder = msgspec.json.Decoder(Line)
     lines: list[Line] = []
     for number, text in enumerate(BytesIO(raw), 1):
