@@ -39,6 +39,8 @@ REFUSED = {
     "tcp://127.0.0.1:5557": "an endpoint is written zmq:tcp://127.0.0.1:5557",
     "missing.toml": "there is no file 'missing.toml'",
     "trace:missing": "there is no file 'missing'",
+    "missing.kvtrace": "there is no file 'missing.kvtrace'",
+    "missing.mcap.0001": "there is no file 'missing.mcap.0001'",
     "zmq:": "is neither tcp://HOST:PORT nor ipc://PATH",
     "zmq:tcp://host": "has no port; write tcp://host:PORT",
     "zmq:tcp://host:": "has no port",
@@ -71,6 +73,13 @@ REFUSED = {
     "mutant:": "there is no mutant ''; there are ",
     "mutant:unheard-of": "there is no mutant 'unheard-of'; there are ",
 }
+
+
+def test_a_recording_that_is_named_as_a_target_is_sent_to_where_it_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    path.touch()
+    with pytest.raises(TargetError, match=f"which `kvwire judge` takes; as a target it is written trace:{path}"):
+        parse(str(path))
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.items(), ids=REFUSED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from kvwire.attack.targets import adapted, listening
@@ -40,6 +41,9 @@ def parse(text: str) -> Target:
             raise TargetError(f"{text!r}: an endpoint is written zmq:{text}")
     if text.endswith(".toml"):
         return listening.declared(text, _file(text, text))
+    if re.search(r"\.(kvtrace(\.gz)?|mcap)(\.\d+)?\Z", text):
+        path = _file(text, text)
+        raise TargetError(f"{text!r}: a recording, which `kvwire judge` takes; as a target it is written trace:{path}")
     raise TargetError(f"{text!r} is no target; a target is one of {', '.join(KINDS)}")
 
 
