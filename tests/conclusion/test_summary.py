@@ -55,6 +55,11 @@ def test_what_is_not_whole_makes_no_claim(
     assert ("conformant" in summary.headline) == (not claim)
 
 
+def test_what_the_profile_does_not_have_is_not_said_to_be_seen_too_little() -> None:
+    headline = summed(told(), registry.profile("core"), only=("REP-008",)).headline
+    assert headline.startswith("no claim: only REP-008 asked for; profile core has nothing of that (`kvwire")
+
+
 def test_a_run_that_was_made_with_only_makes_no_claim_when_all_of_it_is_judged() -> None:
     left = Planned(name="restart", serves="SEQ-007", left=Left.ONLY)
     assert summed(told(plan=(left,))).headline.startswith("no claim: run with --only; nothing broken was seen;")

@@ -183,6 +183,8 @@ def headline(
     seen = "too little was seen" if little else "nothing broken was seen"
     if not little and (warned := {o.requirement for o in outcomes if o.verdict is Verdict.WARN}):
         seen = f"no MUST broken was seen, {len(warned)} warning{'s' if len(warned) > 1 else ''}"
+    if wanted.only and not any(outcome.requirement in profile.ids for outcome in outcomes):
+        seen = f"profile {profile.profile} has nothing of that (`kvwire explain ID` names those that do)"
     if claims:
         return f"no claim: {_why_no_claim(claims, hearing, notices, wanted)}; {seen}; {scope}"
     if verdict is Verdict.INCONCLUSIVE:

@@ -412,6 +412,7 @@ def _summary(report: Result, console: Console, *, verbose: bool) -> None:
     expected = f"; {summary.expected} as expected" if summary.expected else ""
     total = counted(summary.total, "sentences")
     more = "" if verbose else "; -v shows each"
-    console.print(Text(f"{total}: {', '.join(_sentences(summary))}{expected}{more}"))
+    if summary.total:
+        console.print(Text(f"{total}: {', '.join(_sentences(summary))}{expected}{more}"))
     if any(outcome.verdict in PROBLEMS for outcome in report.outcomes):
         _headline(report, console)
