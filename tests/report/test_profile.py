@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from tests.conclusion.diagnosis.test_diagnosis import VLLM, engine, hashed
@@ -61,6 +63,14 @@ def test_engines_that_hash_one_prompt_differently_are_told_once_with_the_reason(
     assert "a and b hash one prompt differently" in said
     assert "another seed: a has none, b runs with PYTHONHASHSEED=42, and 2 more pairs like this" in said
     assert said.count("hash one prompt differently") == 1
+
+
+def test_numbers_of_several_lives_are_told_as_such() -> None:
+    story = Story().told(3)
+    story.restart()
+    story.told(1)
+    text = " ".join(shown(passive(story), "markdown").split())
+    assert re.search(r"numbers from 0 on, to [0-2] of the last life, 0 lost, 1 restart", text), text
 
 
 def test_what_a_harness_did_is_no_trouble_of_the_engine() -> None:

@@ -110,6 +110,8 @@ def lines(profile: StreamProfile) -> Iterator[tuple[str, str]]:
         heard = f"the beginning, {heard}"
     if profile.batches:
         numbers = f"numbers {profile.first_number} to {profile.last_number}"
+        if profile.restarts:
+            numbers = f"numbers from {profile.first_number} on, to {profile.last_number} of the last life"
         heard += f", {numbers}, {profile.lost} lost, {counted(profile.restarts, 'restarts')}"
         if profile.longest_silence_s >= 1:
             heard += f", silent for {profile.longest_silence_s:.1f} s at most"
