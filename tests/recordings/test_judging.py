@@ -220,6 +220,17 @@ def test_what_recordings_show_together_is_said_once_and_stands_in_the_last_line(
     assert printed.count("b.mcap and a.mcap hash one prompt differently: 0 of 8 shared prefixes alike") == 2
 
 
+def test_a_row_says_that_its_recording_claims_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = files.read(SESSIONS / "clear.kvtrace")
+    quick = msgspec.structs.replace(trace, header=msgspec.structs.replace(trace.header, mode="quick"))
+    files.write(quick, tmp_path / "quick.kvtrace")
+    files.write(trace, tmp_path / "whole.kvtrace")
+    cli.run(["judge", str(tmp_path)])
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.endswith("; no claim (quick)")
+    assert "claim" not in second
+
+
 def test_on_a_terminal_a_row_does_not_stand_behind_the_line_of_progress(folder: Path) -> None:
     leader, follower = os.openpty()
     named = [str(folder / name) for name in ("clear.kvtrace", "gap.kvtrace.gz", "eviction.kvtrace")]

@@ -16,7 +16,7 @@ NAMED = 6
 
 
 def row(recording: Recording, result: Result | None) -> Text:
-    """One recording in a line: its verdict, its name, how much of it there is, and what it breaks."""
+    """One recording in a line: its verdict, its name, how much of it there is, what it breaks, why it claims nothing."""
     if result is None:
         return _verdict(Verdict.ERROR) + Text(f"{recording.name}: {recording.error}", style="")
     verdict = result.summary.verdict or Verdict.INCONCLUSIVE
@@ -29,6 +29,8 @@ def row(recording: Recording, result: Result | None) -> Text:
         if broken:
             more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
             line.append(f"; {'breaks' if worst is Verdict.FAIL else 'warned of'} {', '.join([*broken][:NAMED])}{more}")
+    if result.summary.no_claim:
+        line.append(f"; no claim ({', '.join(result.summary.no_claim)})")
     return line
 
 
