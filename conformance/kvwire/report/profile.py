@@ -146,7 +146,7 @@ def lines(profile: StreamProfile) -> Iterator[tuple[str, str]]:
     if profile.hashed:
         yield "hashes", _hashes(profile)
     if profile.blocks:
-        parents = f"{profile.roots} begun, {counted(profile.orphans, 'stores')} whose parent was never heard"
+        parents = f"{profile.roots} begun, {counted(profile.orphans, 'stores')} whose parent was never heard live"
         twice = f", {profile.twice} blocks stored twice" if profile.twice else ""
         yield "chains", f"{parents}{twice}; {counted(profile.resident, 'blocks')} resident at the end"
     if profile.replay is not None or profile.replayed:

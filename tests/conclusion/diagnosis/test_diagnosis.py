@@ -258,7 +258,7 @@ def odd(change: str) -> Story:
     ("change", "said"),
     [
         ("twice", "blocks are stored that are resident already, 3 times"),
-        ("orphans", "the parents of 8 stores were never heard"),
+        ("orphans", "the parents of 8 stores were never heard live"),
         ("sizes", "groups have blocks of different sizes (group 0: 4, group 1: 64)"),
         ("topic", "the topic is 'kv', not 'x': a subscriber of that hears nothing"),
     ],
