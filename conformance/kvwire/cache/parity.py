@@ -115,6 +115,7 @@ class Parity:
         """A new incarnation: its chains begin anew, and it may use another function than the one before."""
         self._states.clear()
         self._sizes.clear()
+        self._places.clear()
         self._cut = self._uncut = 0
         self._carried = True
 
@@ -371,10 +372,13 @@ class Parity:
         self._uncut += not self._cut
         return None
 
-    @staticmethod
-    def _hidden(function: Function, state: State, case: Case) -> bool:
-        """Whether what is not on the wire can make another hash of the block: an item's digest, or extra token ids."""
-        if case.veiled or case.coarse:
+    def _hidden(self, function: Function, state: State, case: Case) -> bool:
+        """Whether what is not on the wire can make another hash of the block: an item's digest, extra token ids, which
+        of its parts its extra keys belong to, extra keys that an event leaves out, or how an adapter enters.
+        """
+        if case.veiled or case.coarse or (self._cut and case.block.extra):
+            return True
+        if function.foreign and ("extra" not in case.knowledge if "extra" in function.inputs else case.block.adapted):
             return True
         return function.family == "claimed-parent" and not function.foreign and not state.fallback and not case.ours
 
@@ -403,7 +407,9 @@ class Parity:
                 if attempt.hit is None and any(scope in attempt.shown for scope in scopes):
                     self.against[attempt.function.name] += 1
             return Match(tuple(attempt.function.name for attempt in right))
-        for name in dict.fromkeys((*(a.function.name for a in sure), *(str(a.function.truth) for a in wrong))):
+        other = self._carried and self.candidates  # what was true of a life before says nothing of this one yet
+        missed = () if other else (attempt.function.name for attempt in sure)
+        for name in dict.fromkeys((*missed, *(str(attempt.function.truth) for attempt in wrong))):
             self.missed.setdefault(name, Examples()).add(case.example(wrong, states, name))
         for attempt in wrong:
             truth = str(attempt.function.truth)

@@ -390,3 +390,58 @@ def test_an_adapter_enters_by_the_id_of_its_publisher(own: int) -> None:
     cached(told, text(1, seed=9), ADAPTED)
     told.send(event([1], text(1, seed=9), lora_id=own, lora_name="seven"))
     assert judged(told)["002"] == "FAIL"
+
+
+# --- what a mismatch has to know ---------------------------------------------------------------------------------
+
+VLLM, SGLANG = "x-vllm-sha256-cbor/bare", "x-sglang-sha256"
+
+
+def others(count: int, seed: int, **keys: Any) -> list[Event]:
+    """A chain whose hashes nothing known gives."""
+    blocks = text(count, seed=seed)
+    return [event([2**40 + 1000 * seed + at for at in range(count)], blocks, **keys)]
+
+
+def test_a_life_whose_function_is_not_known_is_not_held_against_that_of_the_life_before() -> None:
+    """vLLM with a seed, or another of its functions, after a restart: alone it would be open."""
+    plain: dict[str, Any] = {"extra_keys": [None] * 9}
+    salted = stream(VLLM, 2, scope=SALTED, extra_keys=[["tenant-a"], None])  # so that others are known to have none
+    told = story(*stream(VLLM, 9, **plain), *salted)
+    told.restart()
+    told.begin()
+    told.send(*others(9, 3, **plain))
+    assert judged(told)["001"] == "PASS"
+    told.send(*wired(BY_NAME[VLLM], text(9, seed=4), **plain))
+    told.send(*others(9, 5, **plain))
+    assert judged(told)["001"] == "FAIL"  # here both are of one life
+
+
+@pytest.mark.parametrize("keys", [{}, {"extra_keys": None}])
+def test_extra_keys_that_an_event_leaves_out_can_be_what_makes_its_hashes(keys: dict[str, Any]) -> None:
+    """A copy in another medium, of a chain with an image, from a connector that knows no extra keys."""
+    told = story(*stream(VLLM, 9, extra_keys=[None] * 9), *stream(VLLM, 9, medium="CPU", extra_keys=[None] * 9))
+    blocks = text(10, seed=50)
+    told.send(event([*chain(VLLM, blocks[:9]), 2**40], blocks, first=9, medium="CPU", **keys))
+    assert judged(told)["001"] == "PASS"
+    told.send(event([*chain(VLLM, blocks[:9]), 2**41], blocks, first=9, medium="CPU", extra_keys=[None]))
+    assert judged(told)["001"] == "FAIL"
+
+
+def test_which_part_of_a_coarse_block_its_extra_keys_belong_to_is_not_known() -> None:
+    plain: dict[str, Any] = {"extra_keys": [None] * 9}
+    blocks = text(9)
+    fine: Blocks = [block[at : at + 4] for block in blocks for at in range(0, 16, 4)]
+    salted = (others(1, seed, extra_keys=[["tenant-a"]]) for seed in (2, 3))
+    told = story(next(salted), [event(chain(VLLM, fine)[3::4], blocks, **plain)], next(salted))
+    said = hashing(told.trace()).tallies["KVW-HSH-001"]
+    assert (said.witnesses, said.violations) == (9, 0)
+
+
+def test_how_an_adapter_enters_hashes_of_sglang_is_not_known() -> None:
+    """Its default leaves it out, its namespaced format does not."""
+    told = story(*stream(SGLANG, 9, scope=SALTED, cache_salt="tenant-a"))
+    told.send(*others(1, 3, cache_salt="tenant-a", lora_name="a"))
+    assert judged(told)["001"] == "PASS"
+    told.send(*others(1, 4, cache_salt="tenant-a"))
+    assert judged(told)["001"] == "FAIL"
