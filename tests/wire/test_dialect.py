@@ -378,6 +378,7 @@ def test_the_form_of_an_array_event(event: list[Any], form: str) -> None:
 def test_a_clear_of_one_medium_is_no_clear_of_everything() -> None:
     events = read_slowly(pack([1.5, [["AllBlocksCleared", "CPU"], ["AllBlocksCleared", None]], 0])).events
     assert [event.sound for event in events] == [False, True]
+    assert "medium" not in events[1].keys
 
 
 def test_forms_side_by_side() -> None:

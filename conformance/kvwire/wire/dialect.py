@@ -109,6 +109,8 @@ class _Builder:
                 if salt := value.get("cache_salt"):
                     self.fields["cache_salt"] = salt
                 continue
+            if self.tag == "AllBlocksCleared" and value.kind is Kind.NIL:
+                continue  # the slot is always written, and nil is no medium there
             self.fields[name] = value
         longest = {"BlockStored": 7, "BlockRemoved": 3}.get(self.tag, len(items))
         if len(items) > longest and self.form == "array":
