@@ -52,6 +52,19 @@ def verdicts(story: Story) -> list[Verdict]:
     return [outcomes[name].verdict for name in ("RNK-003", "RNK-004", "SEQ-005")]
 
 
+@pytest.mark.parametrize("can", [(), ("publish",)], ids=["in one pass", "as a whole"])
+@pytest.mark.parametrize("what", ["ranks", "topics"])
+def test_what_several_caches_say_on_one_stream_is_held_against_none(what: str, can: tuple[str, ...]) -> None:
+    """Gathered ranks, and emitters that share a counter: each has the same block, and loses it."""
+    story = Story(can=can, declared_topic=None, declared_rank=None).begin()
+    for event in (stored(["a"]), stored(["b"], "a"), removed(["b"]), removed(["a"])):
+        for source in range(2):
+            told = payload(event, ts=story.tick(), rank=source if what == "ranks" else 0)
+            story.topic = b"kv@b" if what == "topics" and source else b"kv"
+            story.send(content=told)
+    assert set(story.spoken()) == {"RNK-002" if what == "ranks" else "ENV-002"}
+
+
 def test_two_ranks_behind_one_endpoint_are_counted_message_by_message() -> None:
     story = Story().begin()
     for number in range(4):

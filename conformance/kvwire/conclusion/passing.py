@@ -243,7 +243,7 @@ class Passing:
         if self.showing.full(len(entry.payload)):
             self._one_by_one()
             self.showing.forget(number)
-        if read is not None:
+        if read is not None and (entry.topic is None or entry.topic == self.facts.topic):
             self._entry = number, entry
             taken = self.quick.take(read, number)
             if taken == len(read[2]):

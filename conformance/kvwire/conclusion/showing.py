@@ -139,9 +139,12 @@ class Showing:
         self._mute(stamped)
         for area in self.areas:
             area.on_batch(batch)
-        if batch.reading.opaque:
+        foreign = self.facts.of_another(batch)
+        if batch.reading.opaque or foreign:
             self._hidden(batch)
         self._events(batch, batch.reading.events, stamped)
+        if foreign:
+            self._hidden(batch)
 
     def full(self, size: int) -> bool:
         """Whether more is known to be resident than is followed, before a batch of so many bytes."""

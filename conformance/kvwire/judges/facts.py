@@ -202,6 +202,16 @@ class Facts:
             if live.arrival is Arrival.REUSED and live.record not in self.copies
         )
 
+    def of_another(self, batch: Batch) -> bool:
+        """Whether a batch has another rank or topic than the first one of the stream: it speaks of another cache, as
+        where streams are gathered, or several topics share one counter (spec/legacy.md).
+        """
+        rank, held = batch.reading.rank, self.recent.get(batch.record)
+        if self.first_rank is not None and rank is not None and rank != self.first_rank[0]:
+            return True
+        topic = held.frames[0] if held is not None and held.is_live and held.frames else None
+        return None not in (topic, self.topic) and topic != self.topic
+
     @functools.cached_property
     def stimuli(self) -> Records:
         """What of that was done to the publisher."""
