@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -293,6 +294,34 @@ def test_links_in_a_circle_are_usage_before_a_run(tmp_path: Path, capsys: pytest
     ):
         assert cli.run(arguments) == Exit.USAGE, arguments
         assert "Too many levels of symbolic links" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "n" * 256])
+def test_a_name_that_no_file_can_have_is_usage(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(SESSION, tmp_path / "here.kvtrace")
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["judge", name],
+        ["judge", SESSION, "--json", name],
+        ["judge", SESSION, "--expected-failures", name],
+        ["convert", name, "-o", "x.mcap"],
+        ["convert", SESSION, "-o", f"{name}.mcap" if name else name],
+        ["scrub", name, "-o", "x.mcap"],
+        ["verify", name, SESSION],
+        ["report", name],
+        ["vectors", "export", name],
+        ["vectors", "list", "--vectors", name],
+        ["baseline", "update", name, SESSION],
+        ["doctor", SESSION, "--draft", name],
+        ["check", f"trace:{name}"],
+        ["check", f"{name}.toml"],
+    ):
+        assert cli.run(arguments) == Exit.USAGE, arguments
+        said = capsys.readouterr().err
+        assert any(why in said for why in ("is empty", "too long", "no regular file", "there is no file")), arguments
+    assert [file.name for file in tmp_path.iterdir()] == ["here.kvtrace"]
 
 
 def test_a_name_may_be_as_long_as_a_name_can_be(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kvwire.cli.quantities import Named
 from kvwire.cli.screen import say, writable, wrote
 from kvwire.conclusion import expected_failures, result
 from kvwire.conclusion.expected_failures import HEAD, Entry, ExpectedFailuresError
@@ -14,7 +15,7 @@ from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
 from kvwire.standard import reading, registry
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = Named(dir_okay=False)
 
 
 def today() -> str:
@@ -56,7 +57,7 @@ def baseline() -> None:
 
 @baseline.command()
 @click.argument("file", type=_FILE)
-@click.argument("result_stream", metavar="RESULT", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("result_stream", metavar="RESULT", type=Named(dir_okay=False, exists=True))
 def update(file: Path, result_stream: Path) -> int:
     """Add to FILE what a whole run (`--json RESULT`) broke, or left open, and FILE does not expect yet.
 

@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from kvwire.attack.curve import Curve
+from kvwire.cli.quantities import Named
 from kvwire_reference.curve import CurveKeyError, CurveServer, KeyPair, is_key, read_allowed, read_public
 
 SECRET = "KVWIRE_CURVE_SECRET_KEY"  # noqa: S105 - the name of a variable
 SERVER = "KVWIRE_CURVE_SERVER_KEY"
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = Named(dir_okay=False)
 KEYS = click.option("--curve-keys", "keys", type=_FILE, help="Our pair of CURVE keys, NAME.key_secret.")
 
 

@@ -16,7 +16,7 @@ from kvwire.attack.targets import TargetError, TraceTarget, parse
 from kvwire.attack.witness import Recorder
 from kvwire.cli.credentials import curve_options
 from kvwire.cli.judging import progressing
-from kvwire.cli.quantities import Seconds, Words
+from kvwire.cli.quantities import Named, Seconds, Words
 from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion.diagnosis import expectation
 from kvwire.conclusion.diagnosis.draft import draft
@@ -29,7 +29,7 @@ from kvwire.standard import reading
 from kvwire.trace import files
 from kvwire.trace.records import Trace, TraceError
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = Named(dir_okay=False)
 
 
 @click.command()

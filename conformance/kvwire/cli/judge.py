@@ -12,7 +12,7 @@ import msgspec
 
 from kvwire.attack.endings import Endings
 from kvwire.cli.judging import FINISHING, Options, Progress, judging_options, progressing, reported
-from kvwire.cli.quantities import Whole
+from kvwire.cli.quantities import Named, Whole
 from kvwire.cli.screen import Growing, say, screen, wrote
 from kvwire.conclusion.result import Ended, Result
 from kvwire.judges.verdict import Exit
@@ -63,7 +63,7 @@ def said_of(found: Sequence[Unit], ports: Sequence[str], topic: str | None) -> T
 
 
 @click.command("judge")
-@click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=Named())
 @judging_options
 @capture_options
 @click.option("--workers", type=Whole(min=1), metavar="N", help="Processes for several recordings (one a core).")

@@ -13,7 +13,7 @@ import msgspec
 from rich.status import Status
 
 from kvwire.cli.baseline import expectations, today
-from kvwire.cli.quantities import Size
+from kvwire.cli.quantities import Named, Size
 from kvwire.cli.screen import aside, say, screen, writable, wrote
 from kvwire.conclusion.conclude import FilterError, select
 from kvwire.conclusion.result import Result
@@ -26,7 +26,7 @@ from kvwire.standard import registry
 from kvwire.standard.registry import UnknownNameError
 from kvwire.trace.records import Trace, TraceError
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = Named(dir_okay=False)
 FILES: tuple[Format, ...] = ("json", "html", "junit", "markdown", "badge")
 """The faces of a result that have an option each that names a file."""
 

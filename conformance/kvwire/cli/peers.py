@@ -12,7 +12,7 @@ import msgspec
 
 from kvwire.attack.endings import SIGNALS, Endings
 from kvwire.cli.credentials import KEYS, serving
-from kvwire.cli.quantities import Seconds, Whole
+from kvwire.cli.quantities import Named, Seconds, Whole
 from kvwire.cli.screen import say, say_json, screen, wrote
 from kvwire.judges.verdict import Exit
 from kvwire.standard import registry
@@ -40,12 +40,7 @@ if TYPE_CHECKING:
 @click.option("--capacity", default=256, show_default=True, type=Whole(min=1), help="Blocks in the cache.")
 @click.option("--rate", default=50.0, show_default=True, type=Seconds(min=0.1), metavar="N", help="Prompts a second.")
 @KEYS
-@click.option(
-    "--curve-allow",
-    "allow",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Who may connect: a public CURVE key a line.",
-)
+@click.option("--curve-allow", "allow", type=Named(dir_okay=False), help="Who may connect: a public CURVE key a line.")
 @click.option("--wildcard", is_flag=True, help="Permit an endpoint on every interface: prompts become readable there.")
 def serve(
     endpoint: str,
@@ -205,9 +200,9 @@ def _known(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tup
 
 @mutants.command("matrix")
 @click.argument("names", nargs=-1, metavar="[NAME]...", callback=_known)
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Store every cell there.")
+@click.option("--json", "json_file", type=Named(dir_okay=False), help="Store every cell there.")
 @click.option("--processes", default=2, show_default=True, type=Whole(min=1), help="Runs at a time.")
-@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the traces of what is not exact.")
+@click.option("--keep", type=Named(file_okay=False), help="Keep the traces of what is not exact.")
 @click.option("--again", default=0, show_default=True, type=Whole(min=0), help="Further runs of what is not.")
 @click.option("--without-session", is_flag=True, help="Only those that no small run of the tests hears.")
 def matrix_command(

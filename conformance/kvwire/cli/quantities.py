@@ -1,8 +1,11 @@
-"""Numbers, times and sizes as users write them: ASCII digits, in a range, and nothing that is taken for another."""
+"""Numbers, times, sizes and names as users write them: ASCII digits, in a range, nothing that is taken for another."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from pathlib import Path
 
 import click
 
@@ -32,6 +35,24 @@ class Words(click.types.StringParamType):
         except UnicodeEncodeError:
             self.fail(f"{text!r} is not UTF-8", param, ctx)
         return text
+
+
+class Named(click.Path[Path]):
+    """A file or folder that has a name, no longer than names can be; an empty one would be the current folder."""
+
+    def __init__(self, *, exists: bool = False, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(exists=exists, file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path."""
+        if not os.fspath(value):
+            self.fail("the name is empty; the current folder is written as a dot", param, ctx)
+        try:
+            os.lstat(value)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                self.fail(f"{os.fspath(value)}: {error.strerror}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Whole(click.IntRange):

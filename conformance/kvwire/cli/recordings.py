@@ -11,6 +11,7 @@ import click
 from kvwire.cli.baseline import expectations
 from kvwire.cli.judge import capture_options, said_of
 from kvwire.cli.judging import FILE
+from kvwire.cli.quantities import Named
 from kvwire.cli.screen import say
 from kvwire.conclusion.result import ResultError
 from kvwire.judges.verdict import Exit
@@ -22,7 +23,7 @@ from kvwire.trace import files
 from kvwire.trace.records import TraceError
 
 KEY_BYTES, KEY_LEAST = 32, 16
-_PATHS = click.Path(path_type=Path)
+_PATHS = Named()
 
 
 def one_of(paths: Sequence[Path]) -> Unit:
@@ -105,7 +106,7 @@ def _other(unit: Unit, path: Path) -> Unit:
 
 
 @click.command()
-@click.argument("result_stream", metavar="RESULT", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("result_stream", metavar="RESULT", type=Named(dir_okay=False, exists=True))
 @click.argument("paths", metavar="RECORDING…", nargs=-1, required=True, type=_PATHS)
 @click.option("--expected-failures", "expected", type=FILE, help="The file that the result was held against.")
 @capture_options

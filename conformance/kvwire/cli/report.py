@@ -7,6 +7,7 @@ from typing import get_args
 
 import click
 
+from kvwire.cli.quantities import Named
 from kvwire.cli.screen import screen, writable, wrote
 from kvwire.conclusion import result
 from kvwire.conclusion.result import Result, ResultError
@@ -18,7 +19,7 @@ from kvwire.report.faces import FaceError, Format
 from kvwire.standard import reading
 from kvwire.trace.records import TraceError
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = Named(dir_okay=False)
 
 
 def read_result(path: Path) -> Result:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from kvwire.cli.quantities import Seconds, Whole
+from kvwire.cli.quantities import Named, Seconds, Whole
 from kvwire.cli.screen import say
 from kvwire.judges.verdict import Exit
 from kvwire.selftest import compare as comparing
 from kvwire.selftest.compare import EXAMPLES, CompareError
 from kvwire.standard import resources
 
-_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+_FOLDER = Named(exists=True, file_okay=False)
 
 
 @click.group()
@@ -78,7 +78,7 @@ def compare(before: str, after: str, folders: tuple[Path, ...]) -> int:
 @click.option("--seconds", type=Seconds(min=0.1), default=10.0, help="For each target (10).")
 @click.option("--seed", type=Whole(), default=1, help="Another seed gives other inputs (1).")
 @click.option("--inputs", type=Whole(min=1), help="So many inputs of each target at most, and no more.")
-@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Put inputs that were met badly here.")
+@click.option("--keep", type=Named(file_okay=False), help="Put inputs that were met badly here.")
 def fuzz(names: tuple[str, ...], seconds: float, seed: int, inputs: int | None, keep: Path | None) -> int:
     """Feed mutated data to everything that reads what strangers wrote; ends with 1 when something has no clear error.
 
@@ -108,7 +108,7 @@ def fuzz(names: tuple[str, ...], seconds: float, seed: int, inputs: int | None, 
 @selftest.command()
 @click.option("--quick", is_flag=True, help="Only those that take little time.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this attack, or all on this sort; repeatable.")
-@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the page there.")
+@click.option("--markdown", type=Named(dir_okay=False), help="Write the page there.")
 def hostile(*, quick: bool, only: tuple[str, ...], markdown: Path | None) -> int:
     """Attack kvwire and see whether its bounds hold: time, memory of all processes, exit code, what it says.
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from kvwire.cli.quantities import Seconds
+from kvwire.cli.quantities import Named, Seconds
 from kvwire.cli.screen import say, say_json
 from kvwire.judges.verdict import Exit
 from kvwire.standard import reading, resources
@@ -31,7 +31,7 @@ _only = click.option(
 _from = click.option(
     "--vectors",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Named(file_okay=False),
     help="A folder of vectors, instead of those that came with this kvwire.",
 )
 
@@ -48,9 +48,7 @@ def _damaged(error: DamageError) -> None:
 
 @vectors.command()
 @click.argument("name")
-@click.option(
-    "--output", "-o", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Where the trace is written."
-)
+@click.option("--output", "-o", required=True, type=Named(dir_okay=False), help="Where the trace is written.")
 @_from
 def session(name: str, output: Path, folder: Path | None) -> None:
     """Write the trace of a session, for `kvwire judge`; it is the file session/NAME.kvtrace of the vectors."""
@@ -98,7 +96,7 @@ def list_command(names: tuple[str, ...], ids: bool, as_json: bool, folder: Path 
 
 
 @vectors.command()
-@click.argument("target", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("target", type=Named(), metavar="DIR")
 @_only
 @_from
 @click.option("--check", is_flag=True, help="Copy nothing: end with 1 when the copy in DIR differs.")

@@ -49,7 +49,11 @@ def parse(text: str) -> Target:
 
 def _file(text: str, name: str) -> Path:
     path = Path(name)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise TargetError(f"{text!r}: {error.strerror}") from None
+    if not there:
         why = "no regular file" if path.exists() else "there is no file"
         raise TargetError(f"{text!r}: {why} {name!r}")
     return path
