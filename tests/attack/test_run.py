@@ -272,20 +272,26 @@ def test_a_fault_of_the_harness_in_a_probe_ends_that_probe_alone(capsys: pytest.
     def connects(_: Session) -> None:
         raise zmq.ZMQError(zmq.ENOTSUP)
 
+    def starves(_: Session) -> None:
+        raise MemoryError
+
     carried_out: list[str] = []
 
     def works(_: Session) -> None:
         carried_out.append("works")
 
     probes = tuple(
-        Probe(name=act.__name__, run=act, needs=frozenset({"passive"})) for act in (divides, connects, works)
+        Probe(name=act.__name__, run=act, needs=frozenset({"passive"})) for act in (divides, connects, starves, works)
     )
     opened = Opened(streams=(Stream(endpoint="ipc:///x", name="s"),), statement=Statement())
     recorder, course = Recorder(), Course(probes)
     _probe(opened.session(recorder), opened, course, lambda _: None)
     assert carried_out == ["works"]
-    assert course.probes == ["divides", "connects", "works"]
+    assert course.probes == ["divides", "connects", "starves", "works"]
     told = [trouble.text for trouble in marks(recorder, Trouble)]
     assert told[0] == ("probe divides: a fault of the harness, please report it: ZeroDivisionError: by nothing")
     assert told[1].startswith("probe connects: ")
-    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert told[2] == "probe starves: there is not enough memory"
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert "MemoryError" not in said

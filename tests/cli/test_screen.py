@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import IO
 
@@ -268,15 +269,25 @@ def test_a_file_that_grows_ends_where_the_disk_does(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.count("cannot write /dev/full") == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (RuntimeError("can't start new thread"), "no thread can be started"),
+        (BrokenExecutor("a process ended abruptly"), "a process that worked here was ended"),
+    ],
+)
 def test_a_machine_without_memory_is_said_in_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def none(*_: object, **__: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(root.main, "main", none)
     assert cli.run([]) == Exit.ERROR
-    assert capsys.readouterr().err == "kvwire: error: there is not enough memory\n"
+    said = capsys.readouterr().err
+    assert said.startswith(f"kvwire: error: {says}")
+    assert said.count("\n") == 1
 
 
 def test_links_in_a_circle_are_usage_before_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

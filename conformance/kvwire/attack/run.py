@@ -19,6 +19,7 @@ from kvwire.attack.probes.catalog import ASIDE, PROBES, plan
 from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
 from kvwire.attack.witness import Recorder, WitnessError
+from kvwire.standard.machine import refusal
 from kvwire.standard.protocol import AdapterError, Refused, Start, Unsupported
 from kvwire.standard.registry import JOINS
 from kvwire.standard.statement import Statement, Stream
@@ -231,8 +232,9 @@ def _probe(session: Session, opened: Opened, course: Course, progress: Progress)
             session.trouble(f"probe {probe.name}: {error}", session.driven.name)
             course.leave(probe, Left.REFUSED, str(error))
         except Exception as error:  # noqa: BLE001 - the harness's own fault loses nothing that was found
-            traceback.print_exc()
-            said = f"a fault of the harness, please report it: {type(error).__name__}: {error}"
+            if not (said := refusal(error)):
+                traceback.print_exc()
+                said = f"a fault of the harness, please report it: {type(error).__name__}: {error}"
             session.trouble(f"probe {probe.name}: {said}", session.driven.name)
             course.leave(probe, Left.REFUSED, said)
         if (over := _over(session)) is not None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import io
 import os
 import signal
@@ -40,6 +39,7 @@ from kvwire.judges import TABLE
 from kvwire.judges.verdict import Exit
 from kvwire.report.visible import visible
 from kvwire.standard import registry
+from kvwire.standard.machine import refusal
 from kvwire.standard.registry import LEVELS
 
 
@@ -191,44 +191,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (ReaderLeftError, BrokenPipeError):
         _say_no_more(sys.stdout)
         return int(Exit.ERROR)
-    except OSError as error:
-        if error.errno not in MACHINE:
+    except Exception as error:  # noqa: BLE001 - the one place that maps whatever goes wrong to an exit code
+        if not (refused := refusal(error)):
             return _fault()
-        _say_no_more(sys.stdout)
-        place = error.filename2 or error.filename  # of a copy, where it goes
+        if isinstance(error, OSError):
+            _say_no_more(sys.stdout)
         with contextlib.suppress(OSError):
-            say(f"kvwire: error: {f'{place}: ' if place else ''}{error.strerror}", err=True)
+            say(f"kvwire: error: {refused}", err=True)
         return int(Exit.ERROR)
-    except MemoryError:
-        say("kvwire: error: there is not enough memory", err=True)
-        return int(Exit.ERROR)
-    except Exception:  # noqa: BLE001 - the one place that maps whatever goes wrong to an exit code
-        return _fault()
     return code if isinstance(code, int) else int(Exit.CONFORMANT)
-
-
-MACHINE = frozenset(
-    getattr(errno, name)
-    for name in (
-        "EACCES",
-        "EAGAIN",
-        "EDQUOT",
-        "EFBIG",
-        "EIO",
-        "EISDIR",
-        "ELOOP",
-        "EMFILE",
-        "ENAMETOOLONG",
-        "ENFILE",
-        "ENOENT",
-        "ENOMEM",
-        "ENOSPC",
-        "ENOTDIR",
-        "EPERM",
-        "EROFS",
-    )
-)
-"""What is no fault of the harness."""
 
 
 def _refused(error: click.ClickException) -> int:

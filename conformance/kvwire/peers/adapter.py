@@ -13,7 +13,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import IO, Any, Literal, Protocol
 import msgspec
 import zmq
 
+from kvwire.standard import machine
 from kvwire.standard.protocol import MINOR, PROTOCOL, VERBS, Item, Refused, Start, Unsupported
 from kvwire.wire.projection import plain_event, read_float
 from kvwire_reference.cache import CacheConfig, CacheEngine, HostConfig, LifeCycle, MmItem, target_of
@@ -302,10 +302,7 @@ class Adapter:
         if self.peer.scheme == "tcp":
             return f"tcp://127.0.0.1:{_free_port() - rank}"
         if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="kvwire-"))
-            if len(os.fsencode(self._directory)) + PATH_ROOM > IPC_PATH_MAX:
-                self._directory.rmdir()
-                self._directory = Path(tempfile.mkdtemp(prefix="kvwire-", dir="/tmp"))
+            self._directory = machine.folder(IPC_PATH_MAX - PATH_ROOM)
         return f"ipc://{self._directory / name}"
 
     def _run(self) -> dict[str, Any]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import shlex
+import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Any
 
-from kvwire.peers.adapter import Adapter, Peer
+from kvwire.peers.adapter import PATH_ROOM, Adapter, Peer
 from kvwire.peers.honest.mark import honest
 from kvwire.peers.openai import RESETS, Api
+from kvwire.standard import machine
 from kvwire_reference.cache import CacheEngine
+from kvwire_reference.endpoints import IPC_PATH_MAX
 
 RANKS = 2
 OPTIONS = {"topic": "kv-events", "capacity": 256, "block_size": 16}
@@ -38,7 +39,8 @@ class Balanced:
 def serve(peer: Peer) -> None:
     """Serve two ranks until standard input ends; says how they are checked."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvwire-")))
+        folder = machine.folder(IPC_PATH_MAX - PATH_ROOM)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         live, replay = f"ipc://{folder / 'live'}", f"ipc://{folder / 'replay'}"
         adapters = [stack.enter_context(closing(Adapter(peer))) for _ in range(RANKS)]
         for rank, adapter in enumerate(adapters):

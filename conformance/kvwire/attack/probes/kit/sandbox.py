@@ -8,11 +8,11 @@ import shutil
 import socket
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from kvwire.standard import machine
 from kvwire.trace.marks import EndpointSeen
 from kvwire.wire.endpoint_rules import IPC_BYTES, is_loopback, split
 
@@ -30,10 +30,7 @@ class Sandbox:
     """A private directory that is removed at the end, and the ports of loopback."""
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="kvwire-"))
-        if len(os.fsencode(self.directory)) + LONGEST_NAME > IPC_BYTES:
-            self.directory.rmdir()
-            self.directory = Path(tempfile.mkdtemp(prefix="kvwire-", dir="/tmp"))
+        self.directory = machine.folder(IPC_BYTES - LONGEST_NAME)
 
     def __enter__(self) -> Sandbox:
         return self
