@@ -39,12 +39,13 @@ def test_the_help_fits_a_screen_and_shows_an_example(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", EXAMPLES)
-def test_an_example_has_options_that_there_are(words: str) -> None:
+def test_an_example_has_options_and_arguments_that_there_are(words: str) -> None:
     text = EXAMPLES[words].rpartition("; ")[2].removeprefix("kvwire ")
     called = max((name for name in ALL if name and f"{text} ".startswith(f"{name} ")), key=len)
     assert called == words or isinstance(ALL[words], click.Group)
     parser = ALL[called].make_parser(click.Context(ALL[called]))
-    parser.parse_args(shlex.split(text.removeprefix(called)))
+    _, left, _ = parser.parse_args(shlex.split(text.removeprefix(called)))
+    assert left == []
 
 
 def completed(shell: str, *words: str) -> list[str]:

@@ -21,7 +21,7 @@ EXAMPLES = {
     "record": "kvwire record 'zmq:tcp://HOST:5557' -o long.mcap --rotate 1GB --for 7d",
     "scrub": "kvwire scrub kv.mcap -o shared.kvtrace",
     "selftest": "kvwire selftest compare v0.1.0 HEAD",
-    "selftest hostile": "kvwire selftest hostile publisher --quick",
+    "selftest hostile": "kvwire selftest hostile --only publisher --quick",
     "selftest fuzz": "kvwire selftest fuzz --seconds 600 --seed 7",
     "serve": "kvwire serve --endpoint tcp://127.0.0.1:5557 --rate 10",
     "spec": "kvwire spec check",
