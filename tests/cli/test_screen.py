@@ -326,6 +326,7 @@ def test_a_name_that_no_file_can_have_is_usage(
         ["vectors", "list", "--vectors", name],
         ["baseline", "update", name, SESSION],
         ["doctor", SESSION, "--draft", name],
+        ["doctor", f"{name}.kvtrace"],
         ["check", f"trace:{name}"],
         ["check", f"{name}.toml"],
     ):

@@ -15,9 +15,11 @@ import msgspec
 import zmq
 
 from kvwire.attack.endings import Endings
+from kvwire.attack.orphans import Orphans
 from kvwire.attack.probes.catalog import ASIDE, PROBES, plan
 from kvwire.attack.probes.kit.session import Limits, Mode, Probe, Session
 from kvwire.attack.targets import LiveTarget, Opened
+from kvwire.attack.targets.process import END_S
 from kvwire.attack.witness import Recorder, WitnessError
 from kvwire.standard.machine import refusal
 from kvwire.standard.protocol import AdapterError, Refused, Start, Unsupported
@@ -87,14 +89,18 @@ def run(
     settings: Settings | None = None,
     progress: Progress = silent,
     recorder: Recorder | None = None,
+    *,
+    alone: bool = False,
 ) -> Trace:
     """Run every probe that applies to a target and return the trace; ``interrupted`` when the user ended it.
 
-    ``recorder`` is closed at the end, and so is what it writes to.
+    ``recorder`` is closed at the end, and so is what it writes to. ``alone``: this process starts nothing else
+    meanwhile, so that whatever children it has then are what the target left behind, and are ended.
     """
     settings = settings or Settings()
     recorder = recorder or Recorder()
     under_way = _UnderWay()
+    orphans = Orphans() if alone else None
     with Endings() as endings:
         interrupted = False
         try:
@@ -109,7 +115,7 @@ def run(
             under_way.course.cut(Left.INTERRUPTED)
         finally:
             endings.hold()
-            _close(recorder, under_way.opened, progress)
+            _close(recorder, under_way.opened, progress, orphans)
         header = _header(target, under_way.opened, under_way.course, settings)
         interrupted = interrupted or bool(endings.told)
         if recorder.sink is not None:
@@ -242,7 +248,7 @@ def _probe(session: Session, opened: Opened, course: Course, progress: Progress)
         del course.todo[0]
 
 
-def _close(recorder: Recorder, opened: Opened | None, progress: Progress) -> None:
+def _close(recorder: Recorder, opened: Opened | None, progress: Progress, orphans: Orphans | None) -> None:
     """End what was started."""
     progress("closing")
     try:
@@ -250,6 +256,8 @@ def _close(recorder: Recorder, opened: Opened | None, progress: Progress) -> Non
             opened.close()
     finally:
         recorder.close()
+        if orphans is not None:
+            orphans.end(END_S)
 
 
 def _header(

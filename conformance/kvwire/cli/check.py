@@ -103,7 +103,7 @@ def check(
         with progressing() as progress:
             bounded = seconds if isinstance(place, ListenTarget) else None
             how = settings(options.how.profile, mode, options.ids, bounded)
-            recorded = run(place, how, progress, Recorder(options.how.held, sink=sink, curve=curve))
+            recorded = run(place, how, progress, Recorder(options.how.held, sink=sink, curve=curve), alone=True)
         code = finish(recorded, options)
         if sink is not None and sink.failed is not None:
             say(f"kvwire: --record {sink.failed}", err=True)

@@ -111,9 +111,9 @@ def _expected(path: Path | None) -> Expectation | None:
 
 def heard(name: str, seconds: float, drive: str | None = None, curve: Curve | None = None) -> Trace:
     """The recording of that name, or what a target lets be heard in so many seconds; one that can be driven is."""
-    if not name.partition(":")[0].isalpha() and Path(name).is_file() and not name.endswith(".toml"):
-        name = f"trace:{name}"
     try:
+        if not name.partition(":")[0].isalpha() and Path(name).is_file() and not name.endswith(".toml"):
+            name = f"trace:{name}"
         target = parse(name)
         if drive is not None:
             target = targets.drive(target, drive)
@@ -121,7 +121,9 @@ def heard(name: str, seconds: float, drive: str | None = None, curve: Curve | No
             return files.read(target.path)
     except (TargetError, TraceError) as error:
         raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise click.UsageError(f"{name}: {error.strerror}") from None
     limits = Limits(listen_s=seconds, handshake_s=min(5.0, max(2.0, seconds)))
     with Endings(), progressing() as progress:
         how = Settings(probes=("live", "reuse"), limits=limits, deadline_s=seconds + 5.0)
-        return run(target, how, progress, Recorder(curve=curve))
+        return run(target, how, progress, Recorder(curve=curve), alone=True)

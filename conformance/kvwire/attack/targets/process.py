@@ -519,6 +519,8 @@ class AdapterProcess:
         deadline = time.monotonic() + END_S
         with contextlib.suppress(ProcessLookupError, PermissionError):
             while time.monotonic() < deadline:
+                with contextlib.suppress(ChildProcessError):  # of those that this process adopted
+                    os.waitpid(-self._process.pid, os.WNOHANG)
                 os.killpg(self._process.pid, 0)
                 time.sleep(WAIT_S)
             os.killpg(self._process.pid, signal.SIGKILL)

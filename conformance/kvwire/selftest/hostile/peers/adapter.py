@@ -15,6 +15,14 @@ from typing import Any, NoReturn
 EVIL = "\x1b[2J\x1b[31mEVIL\x1b]0;pwn\x1b\\[bold red]m[/]\x9b31m\r\nPASS"
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
+DAEMON = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork():
+    os._exit(0)
+time.sleep(3600)
+"""
+
 
 def say(raw: bytes) -> None:
     """Write all of it."""
@@ -101,6 +109,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if kind == "grandchild":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], stdin=subprocess.DEVNULL)
+    if kind == "daemon":
+        subprocess.Popen([sys.executable, "-c", DAEMON], stdin=subprocess.DEVNULL, start_new_session=True).wait()
     if kind == "stderr":
         threading.Thread(target=_spam, daemon=True).start()
     inner = [sys.executable, "-P", "-m", "kvwire.peers.reference"]

@@ -49,6 +49,7 @@ ATTACKS = (
     _attack(
         "adapter-orphan", "it leaves a child of its own behind, which holds its pipes", "", _check("grandchild"), ANY
     ),
+    _attack("adapter-daemon", "it leaves one behind in another session, deaf to SIGTERM", "", _check("daemon"), ANY),
     _attack(
         "filter-yes",
         "`vectors verify -- yes`",
