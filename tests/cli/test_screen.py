@@ -332,7 +332,9 @@ def test_a_name_that_no_file_can_have_is_usage(
     ):
         assert cli.run(arguments) == Exit.USAGE, arguments
         said = capsys.readouterr().err
-        assert any(why in said for why in ("is empty", "too long", "no regular file", "there is no file")), arguments
+        assert any(
+            why in said for why in ("is empty", "too long", "no regular file", "there is no file", "no target")
+        ), arguments
     assert [file.name for file in tmp_path.iterdir()] == ["here.kvtrace"]
 
 

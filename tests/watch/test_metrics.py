@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kvwire.conclusion.watching import StreamFacts
+from kvwire.watch import metrics
 from kvwire.watch.beside import StreamState, Violations
 from kvwire.watch.metrics import CLIENTS, STALE_S, Serving, View, _Quiet
 
@@ -92,6 +94,33 @@ def test_one_that_says_nothing_keeps_nobody_waiting(serving: Serving) -> None:
     serving.view = View(at=time.monotonic(), streams=[state()])
     with socket.create_connection(("127.0.0.1", serving.port)):
         assert fetched(serving, "/healthz")[0] == 200
+
+
+def test_who_says_a_byte_now_and_then_is_let_go(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "CLIENT_S", 0.5)
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", serving.port), timeout=0.05) as dripping:
+        dripping.sendall(b"GET /metrics HTTP/1.0\r\nX: ")
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < began + 8:
+                dripping.sendall(b"x")
+                with contextlib.suppress(TimeoutError):
+                    assert dripping.recv(1) == b""
+                    break
+    assert time.monotonic() - began < 5
+    assert fetched(serving, "/healthz")[0] == 503
+
+
+def test_a_client_that_no_thread_was_there_for_takes_no_room(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as starved:
+        starved.setattr(threading.Thread, "start", none)
+        for _ in range(CLIENTS + 1):
+            with socket.create_connection(("127.0.0.1", serving.port), timeout=5) as left, contextlib.suppress(OSError):
+                left.recv(1)
+    assert fetched(serving, "/healthz")[0] == 503
 
 
 def _said(serving: Serving, request: bytes) -> bytes:

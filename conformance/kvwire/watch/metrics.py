@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 CLIENTS = 64
 """How many are answered at once."""
+CLIENT_S = 20.0
+"""How long one client may take, from its connection to the end of its answer."""
 STALE_S = 30.0
 """When the watch itself has not looked for so long, something is wrong with it."""
 
@@ -120,20 +123,37 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self._room = threading.BoundedSemaphore(CLIENTS)
+        self._until: dict[socket.socket, float] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread; of too many at once the last are let go, so that files stay for the watch itself."""
         if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        self._until[request] = time.monotonic() + CLIENT_S
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started: the next one may find one
+            self._left(request)
+            raise
+
+    def _left(self, request: Any) -> None:
+        del self._until[request]
+        self._room.release()
+
+    def service_actions(self) -> None:
+        """Let those go that take too long, however often they say a byte."""
+        now = time.monotonic()
+        for request in [one for one, until in list(self._until.items()) if until < now]:
+            with contextlib.suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            self._left(request)
 
     def handle_error(self, *_: object) -> None:
         """A client that leaves, or says nothing, is no news."""
