@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from kvwire.attack import recording
 from kvwire.attack.targets import parse
 from kvwire.attack.targets.listening import ListenTarget
 from kvwire.attack.witness import Recorder, WitnessError
+from kvwire.selftest.hostile.peers.replay import serve_in_background
 from kvwire.trace import files
 from kvwire.trace.files import Sink
-from kvwire.trace.marks import Trouble
+from kvwire.trace.marks import ReplayDone, Trouble
 
 
 def nobody(tmp_path: Path) -> ListenTarget:
@@ -52,3 +54,23 @@ def test_witnesses_that_do_not_get_ready_are_the_reason(tmp_path: Path, monkeypa
     monkeypatch.setattr(Recorder, "watch", watch)
     done = recording.record(nobody(tmp_path), Sink(tmp_path / "run.mcap"), stopped=lambda: False)
     assert done.failed == "the witness process was not ready within 10 s"
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(("answer_s", "stops_s"), [(1.0, 60.0), (60.0, 1.0)])
+def test_an_answer_that_drips_without_end_holds_nobody_up(
+    answer_s: float, stops_s: float, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "ANSWER_S", answer_s)
+    target = nobody(room)
+    stream = target.statement.streams[0]
+    assert stream.replay is not None
+    serve_in_background(stream.replay, "replay-drip")
+    reception = recording.Reception(target, Sink(room / "run.mcap"), replays=True)
+    reception.begin()
+    began = time.monotonic()
+    reception.ask(stream, 0, lambda: time.monotonic() - began > stops_s)
+    assert 1 <= time.monotonic() - began < 8
+    reception.end()
+    details = [record.detail for record in files.read(room / "run.mcap").records]
+    assert [detail.outcome for detail in details if isinstance(detail, ReplayDone)] == ["over"]

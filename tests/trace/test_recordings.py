@@ -346,6 +346,15 @@ def test_a_run_that_was_never_opened_leaves_a_file_that_says_so(tmp_path: Path) 
         files.read(path)
 
 
+def test_a_file_that_goes_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    trace = run()
+    path = tmp_path / "run.kvtrace"
+    files.write(trace, path)
+    with files.open_recording(path) as recording:
+        path.unlink()
+        assert [recording.position <= 1 for _ in recording] == [True] * len(trace.records)
+
+
 def test_the_reader_never_holds_more_than_a_chunk(tmp_path: Path) -> None:
     trace = run()
     path = tmp_path / "run.kvtrace"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
@@ -21,6 +20,8 @@ from kvwire.trace.records import FORMAT, Header
 
 TICK_S = 0.2
 """How often it is asked whether to go on."""
+ANSWER_S = 10.0
+"""How long an answer to a question for what was missed is heard at most: what is missing comes first in it."""
 DEAF = "the processes that listen have ended by themselves"
 LIVE = "live"
 """The probe that a recording is: it listens."""
@@ -92,16 +93,17 @@ class Reception:
         """Hand on what has come, or wait for it so long; how many records."""
         return self.recorder.pump(timeout_s)
 
-    def ask(self, stream: Stream, start: int) -> None:
+    def ask(self, stream: Stream, start: int, stopped: Callable[[], bool] = lambda: False) -> None:
         """Ask the replay socket of a stream for what was missed from a number on, and hand on the answer.
 
-        Bounded: by the handshake's time, and by the silence after which an answer is over.
+        It is heard until its end marker, until nothing more comes, for ``ANSWER_S`` at most, or until ``stopped``.
         """
         if self._clients is None:
             assert self._opened is not None
-            session = self._opened.session(self.recorder, deadline=math.inf)
-            self._clients = ReplayClients(session)
+            self._clients = ReplayClients(self._opened.session(self.recorder))
         clients = self._clients
+        clients.session.deadline = time.monotonic() + ANSWER_S
+        clients.session.alive = lambda: not stopped()
         client = clients.connect(stream)
         clients.request(client, start)
         clients.await_answers([client])

@@ -82,32 +82,34 @@ class Watch:
             for reception in self._receptions:
                 reception.begin()
             began = looked = time.monotonic()
-            while not (stopped() or any(reception.over for reception in self._receptions)):
+
+            def over() -> bool:
+                return stopped() or (seconds is not None and time.monotonic() - began >= seconds)
+
+            while not (over() or any(reception.over for reception in self._receptions)):
                 started = time.monotonic()
                 for reception in self._receptions:
                     reception.turn(0)
                 for reception, beside in zip(self._receptions, self._besides, strict=True):
-                    self._ask(reception, beside)
+                    self._ask(reception, beside, over)
                 now = time.monotonic()
                 if now - looked >= LOOK_S:
                     looked = now
                     self._look(now)
-                if seconds is not None and now - began >= seconds:
-                    break
                 time.sleep(max(0.0, TICK_S - (time.monotonic() - started)))
         finally:
             ends = [(reception.target.text, reception.end().failed) for reception in self._receptions]
             self._look(time.monotonic(), last=True)
         return [f"{name}: {why}" for name, why in ends if why is not None]
 
-    def _ask(self, reception: Reception, beside: Beside) -> None:
+    def _ask(self, reception: Reception, beside: Beside, over: Callable[[], bool]) -> None:
         for name, start in beside.due():
             stream = next(one for one in reception.target.statement.streams if one.name == name)
             now = time.monotonic()
             if stream.replay is None or now - self._asked.get((beside.name, name), -ASK_S) < ASK_S:
                 continue
             self._asked[beside.name, name] = now
-            reception.ask(stream, start)
+            reception.ask(stream, start, over)
 
     def _look(self, now: float, *, last: bool = False) -> None:
         streams: list[StreamState] = []

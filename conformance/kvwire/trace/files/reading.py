@@ -86,10 +86,10 @@ class Recording:
 
     @property
     def position(self) -> float:
-        """How much of it was read, from 0 to 1."""
-        done = sum(path.stat().st_size for path in self.paths[: self._at])
+        """How much of it was read, from 0 to 1; files may grow meanwhile, or go."""
+        done = sum(map(_size, self.paths[: self._at]))
         here = self._files[0].tell() if self._files and not self._files[0].closed else 0
-        return min(1.0, (done + here) / max(1, sum(path.stat().st_size for path in self.paths)))
+        return min(1.0, (done + here) / max(1, sum(map(_size, self.paths))))
 
     @property
     def ended(self) -> Ended:
@@ -189,6 +189,13 @@ class Recording:
             for probe in header.plan
         )
         return msgspec.structs.replace(header, plan=plan, probes=tuple(self._begun) or header.probes)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def open_recording(*paths: Path) -> Recording:

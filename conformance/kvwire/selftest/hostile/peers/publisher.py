@@ -1,4 +1,4 @@
-"""A publisher that means harm: ``publisher KIND PUB [REPLAY]``; kinds of replay sockets are in ``replay``."""
+"""A publisher that means harm: ``publisher KIND PUB [REPLAY [STREAM]]``; kinds of replay sockets are in ``replay``."""
 
 from __future__ import annotations
 
@@ -145,6 +145,7 @@ STREAMS: dict[str, Callable[[], Iterator[Sent]]] = {
     "hashes": _hashes,
     "wild": _wild,
     "honest": lambda: ((TOPIC, struct.pack(">Q", n), batch(stored(n)), 0.02) for n in itertools.count()),
+    "gaps": lambda: ((TOPIC, struct.pack(">Q", n), batch(stored(n)), 0.02) for n in itertools.count() if n % 10 < 7),
 }
 """Streams of messages, by a PUB of libzmq."""
 
@@ -268,7 +269,7 @@ def main() -> None:
     if others:
         replay.serve_in_background(others[0], kind if kind in replay.KINDS else "end")
     if kind in replay.KINDS:
-        publish(place, STREAMS["honest"]())
+        publish(place, STREAMS[others[1] if others[1:] else "honest"]())
     elif kind in RAW:
         serve(place, RAW[kind])
         _ready(place)

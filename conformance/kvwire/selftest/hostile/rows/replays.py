@@ -22,6 +22,23 @@ def _check(kind: str, *, ipc: bool = False) -> Callable[[Bench], Ran]:
     return run
 
 
+def _watch(kind: str) -> Attack:
+    def run(bench: Bench) -> Ran:
+        live, replay = (f"tcp://127.0.0.1:{bench.port()}" for _ in range(2))
+        bench.peer("publisher", kind, live, replay, "gaps")
+        return bench.kvwire("watch", f"zmq:{live}?replay={replay}", "--for", "8s", "--replay-gaps")
+
+    return Attack(
+        name=f"watch-{kind}",
+        on="replay",
+        does=f"`watch --replay-gaps` of gaps, and `{kind}`",
+        run=run,
+        exits=(Exit.CONFORMANT, *LISTENING),
+        says="replay-asked",
+        seconds=60,
+    )
+
+
 def _attack(kind: str, does: str, says: str = "", *, ipc: bool = False, quick: bool = False) -> Attack:
     return Attack(
         name=f"{kind}{'-ipc' if ipc else ''}",
@@ -48,4 +65,7 @@ ATTACKS = (
     _attack("replay-parts", "a message of 500,000 frames"),
     _attack("replay-silent", "no answer ever"),
     _attack("replay-claim", "a frame of 1 GiB is announced and sent"),
+    _watch("replay-endless"),
+    _watch("replay-large"),
+    _watch("replay-drip"),
 )
