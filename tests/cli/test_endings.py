@@ -69,6 +69,24 @@ def test_a_signal_while_all_is_imported_ends_without_a_traceback(number: signal.
     assert "Traceback" not in said
 
 
+KILLED = """
+import os, signal, sys, time
+from kvwire.cli import root
+def killed(**_):
+    os.kill(os.getpid(), int(sys.argv[1]))
+    time.sleep(30)
+root.main.main = killed
+root.entry()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_does_nothing_about_signals_is_interrupted(number: signal.Signals) -> None:
+    command = (sys.executable, "-c", KILLED, str(int(number)))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
+    assert (done.returncode, done.stderr) == (Exit.INTERRUPTED, "interrupted\n")
+
+
 LAST = {
     "when callbacks run": "import atexit; atexit.register(os.kill, os.getpid(), signal.SIGTERM)",
     "when modules go": """

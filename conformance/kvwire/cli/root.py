@@ -241,6 +241,9 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    for number in SIGNALS:  # where a command does nothing of its own about them, each is an interrupt
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     try:
         code = run()
     except KeyboardInterrupt:  # between what it did last and here

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import zmq
 
-from kvwire.selftest.hostile.peers.zmtp import GREETING, frame, shake
+from kvwire.selftest.hostile.peers.zmtp import GREETING, command, frame, shake
 
 Socket = zmq.Socket[bytes]
 FROM_0 = (b"", bytes(8))
@@ -152,6 +152,30 @@ def subscriptions(endpoint: str, _: str) -> None:
     pour(endpoint, "SUB", prefixes())
 
 
+def large_subscriptions(endpoint: str, _: str) -> None:
+    """Subscriptions of topics of 1 MB, none like another."""
+    pour(endpoint, "SUB", (frame(b"\x01" + os.urandom(1_000_000)) for _ in itertools.count()))
+
+
+def strange(endpoint: str, replay: str) -> None:
+    """Requests of 1 to 20 frames, names of clients of every length, and mechanisms that are not spoken."""
+    names = (b"PLAIN", b"CURVE", b"\xff" * 20)
+    greetings = [GREETING.replace(b"NULL" + bytes(16), name.ljust(20, b"\0")) for name in names]
+    while True:
+        for greeting in greetings:
+            for place in (endpoint, replay):
+                with contextlib.suppress(OSError), dial(place) as peer:
+                    peer.sendall(greeting + command(b"\x05HELLO" + bytes(200)))
+        for size in (0, 1, 20, 255, 256, 60_000):
+            with contextlib.suppress(OSError), dial(replay) as peer:
+                name = b"\x08Identity" + struct.pack(">I", size) + os.urandom(size)
+                peer.sendall(GREETING + command(b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER" + name))
+                for count in range(1, 21):
+                    for at in range(count):
+                        peer.sendall(frame(bytes(8 * (at == 1)), more=at < count - 1))
+        time.sleep(0.001)
+
+
 def giants(endpoint: str, replay: str) -> None:
     """Frames that are announced with 2^62 bytes."""
     while True:
@@ -221,6 +245,8 @@ KINDS: dict[str, Callable[[str, str], None]] = {
         endless_upstream,
         garbage_upstream,
         subscriptions,
+        large_subscriptions,
+        strange,
         giants,
         silent,
         half_greetings,

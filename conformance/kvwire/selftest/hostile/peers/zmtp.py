@@ -17,7 +17,7 @@ Speaker = Callable[[socket.socket], None]
 
 def command(body: bytes) -> bytes:
     """A command frame."""
-    return b"\x04" + bytes([len(body)]) + body
+    return (b"\x04" + bytes([len(body)]) if len(body) < 256 else b"\x06" + struct.pack(">Q", len(body))) + body
 
 
 def frame(body: bytes, *, more: bool = False) -> bytes:

@@ -169,6 +169,8 @@ ATTACKS = (
     _attack("endless-upstream", "a message without end to the live socket"),
     _attack("garbage-upstream", "messages of 60 kB to the live socket, which reads none"),
     _attack("subscriptions", "subscriptions by the hundred thousand, of the costliest shape", quick=True),
+    _attack("large-subscriptions", "subscriptions of topics of 1 MB, none like another"),
+    _attack("strange", "requests of 1 to 20 frames, clients with names of 60 kB, mechanisms that nobody speaks"),
     _attack("malformed", "four clients send malformed requests as fast as they are taken"),
     _attack("requests", "eight clients ask for everything as fast as they are taken"),
     _attack("vanishing", "clients by the thousand ask and vanish"),
