@@ -355,6 +355,12 @@ def test_a_file_that_goes_while_it_is_read_is_read_to_its_end(tmp_path: Path) ->
         assert [recording.position <= 1 for _ in recording] == [True] * len(trace.records)
 
 
+def test_a_recording_may_have_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 247 + ".kvtrace")
+    files.write(run(), path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_the_reader_never_holds_more_than_a_chunk(tmp_path: Path) -> None:
     trace = run()
     path = tmp_path / "run.kvtrace"

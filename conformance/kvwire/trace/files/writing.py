@@ -322,7 +322,7 @@ def saved(path: Path) -> Iterator[Encoder]:
     refuse_special(path)
     encoder = _encoders(form_of(path), level=9)
     path = reading.real(path) if path.is_symlink() else path  # what a name stands for is replaced, not the name
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f".kvwire.{os.getpid()}.partial")  # short, however long the name is
     try:
         out = _Out(partial)
     except OSError as error:
