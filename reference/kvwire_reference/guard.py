@@ -19,7 +19,8 @@ Of each socket, whatever its clients do:
 
 The counters are those of Linux for tcp (`TCP_INFO`, since 4.1). Over ipc the system counts no bytes: there the number
 of connections holds, and nobody may connect but processes of this user (and of `ipc_users`), who could end the
-publisher anyway. On other systems the number of connections holds, and nothing else.
+publisher anyway. On other systems the number of connections holds, and nothing else. Where no bytes are counted, a
+connection that is older than a handshake may take has finished it.
 
 A connection is ended by shutting down its descriptor, which stands in the events of libzmq's monitor. By then the
 number may be that of another file of this very process: so a copy is taken, and looked at before it is shut down.
@@ -208,14 +209,17 @@ class Door:
     def _make_room(self, newest: int) -> None:
         """End the oldest connection without a handshake, or else the newest."""
         self._counters.crowded += 1
-        for fd, connection in list(self.connections.items()):
-            if connection.received >= self._handshake_bytes or fd == newest:
-                continue
-            self._update(fd, connection, time.monotonic())
-            if connection.received < self._handshake_bytes:
-                self._turn_out(fd, "there are too many")
-                return
-        self._turn_out(newest, "there are too many")
+        now = time.monotonic()
+        others = (fd for fd, one in list(self.connections.items()) if fd != newest and not self._shook(fd, one, now))
+        self._turn_out(next(others, newest), "there are too many")
+
+    def _shook(self, fd: int, connection: Connection, now: float) -> bool:
+        """Whether its handshake is over; where no bytes are counted, whether libzmq would have ended it else."""
+        if not self._counted:
+            return now - connection.since > self._limits.handshake
+        if connection.received < self._handshake_bytes:
+            self._update(fd, connection, now)
+        return connection.received >= self._handshake_bytes
 
     def _turn_out(self, fd: int, why: str) -> None:
         self.end(fd)

@@ -13,6 +13,7 @@ import pytest
 import zmq
 from tests.reference.listening import Peer, hear, note, subscribe, until
 
+from kvwire.selftest.hostile.peers import client
 from kvwire.selftest.hostile.peers.zmtp import GREETING, frame, message, shake
 from kvwire_reference.curve import CurveServer, KeyPair
 from kvwire_reference.guard import ClientLimits, GuardCounters
@@ -43,7 +44,8 @@ def dial() -> Iterator[Callable[[str | None], socket.socket]]:
 
     def connect(endpoint: str | None) -> socket.socket:
         assert endpoint is not None
-        opened.append(socket.create_connection(("127.0.0.1", int(endpoint.rpartition(":")[2])), BOUND_S))
+        opened.append(client.dial(endpoint))
+        opened[-1].settimeout(BOUND_S)
         return opened[-1]
 
     yield connect
@@ -153,6 +155,19 @@ def test_of_connections_without_a_handshake_the_oldest_ends(peer: Peer, dial: Di
         assert hear(second).sequence == number
         while hear(subscriber).sequence != number:
             pass
+
+
+def test_over_ipc_who_is_there_for_longer_than_a_handshake_stays(peer: Peer, dial: Dial, room: Path) -> None:
+    limits = ClientLimits(connections=4, handshake=0.5)
+    with ZmqPublisher(PublisherConfig(endpoint=f"ipc://{room}/live", client_limits=limits)) as publisher:
+        subscriber = subscribe(peer, publisher)
+        time.sleep(2 * limits.handshake)
+        silent = [dial(publisher.endpoint) for _ in range(10)]
+        assert ended(silent[0])
+        until(lambda: publisher.guard_counters.crowded == 7)
+        number = publisher.counters.offered
+        publisher.publish(note(number))
+        assert hear(subscriber).sequence == number
 
 
 def test_where_all_have_shaken_hands_the_newest_ends(peer: Peer, dial: Dial) -> None:
