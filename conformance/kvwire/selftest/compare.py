@@ -119,7 +119,7 @@ def checkout(home: Path, revision: str) -> Iterator[Path]:
     if revision == ".":
         yield home
         return
-    with tempfile.TemporaryDirectory(prefix="kvwire-") as room:
+    with tempfile.TemporaryDirectory(prefix="kvwire-", ignore_cleanup_errors=True) as room:
         tree = Path(room, "tree")
         made = subprocess.run(
             [GIT, "-C", str(home), "worktree", "add", "--quiet", "--detach", str(tree), revision],
@@ -248,7 +248,7 @@ def compare(home: Path, before: str, after: str, folders: Sequence[Path]) -> Com
     Raises:
         CompareError: when that cannot be done.
     """
-    with tempfile.TemporaryDirectory(prefix="kvwire-") as room:
+    with tempfile.TemporaryDirectory(prefix="kvwire-", ignore_cleanup_errors=True) as room:
         written = Path(room, "traces")
         written.mkdir()
         traces = corpus(folders, written)
