@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.conclusion.diagnosis.test_diagnosis import VLLM, engine
 from tests.conclusion.test_notices import trace
+from tests.kit.hashed import chain, event, signed, story, text
 from tests.kit.stories import Story, cleared, removed, stored
 from tests.report.test_profile import passive
 
@@ -63,6 +64,14 @@ def _dangling() -> Story:
     story.send(removed("a"))
     story.send(stored("b", parent="a"))
     return story
+
+
+def _parent_left_out() -> Story:
+    """A block behind ten others names the fourth as its parent, as the store before it ended there."""
+    blocks = text(20)
+    hashes = chain("v2_sha256_64/u32", blocks)
+    late = event(hashes, blocks, first=10) | {"parent_block_hash": signed(hashes[3])}
+    return story([event(hashes[:10], blocks[:10])], [late])
 
 
 def _kept_silent() -> Story:
@@ -134,6 +143,7 @@ MADE: dict[str, Callable[[], Trace]] = {
     "two-senders": _interleaved,
     "twins": lambda: passive(Story(stream="a").told(4), _elsewhere(Story(stream="b")).told(4)),
     "parent": lambda: passive(_dangling()),
+    "other-block": lambda: passive(_parent_left_out()),
     "no-removal": lambda: passive(_kept_silent()),
     "adapter": lambda: passive(_one_hash_of_two_adapters()),
     "other-parent": lambda: passive(_parent_of_another_adapter()),

@@ -38,7 +38,7 @@ Result = Match | Mismatch | Unknown
 
 class Example(msgspec.Struct, frozen=True):
     """A block for the record: where it is, the functions or mistakes that give its hash, the function or label that it
-    is ``held`` against, and the hash that this gives, where it is known.
+    is ``held`` against, and the hash that this gives, where it is known; or the block ``behind`` which this gives it.
     """
 
     batch: Batch
@@ -47,6 +47,12 @@ class Example(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     held: str
     wanted: int | None = None
+    behind: int | None = None
+
+    @property
+    def parent(self) -> int | None:
+        """The parent that the event names for it."""
+        return self.event.hashes[self.index - 1] if self.index else self.event.parent
 
     @property
     def hash(self) -> int:
@@ -100,6 +106,8 @@ class Case(msgspec.Struct, frozen=True):
     """Other groups have, or may have, smaller blocks: which of its parts the hash is made of is not known."""
     cut: int = 0
     """Tokens of those parts, as far as that can be told; 0: it is tried as a whole only."""
+    behind: int | None = None
+    """The block behind which the function of the stream gives its hash, where it is not the parent that is named."""
 
     @property
     def ours(self) -> bool:
@@ -136,7 +144,8 @@ class Case(msgspec.Struct, frozen=True):
         """The block for the record; the first of ``functions``, or the one held against, gives the hash wanted."""
         known = (states[name] for name in (*(f.name for f in functions), held) if name in states)
         names = tuple(attempt.function.name for attempt in hits)
-        return Example(self.batch, self.event, self.index, names, held, next((state.hash for state in known), None))
+        wanted = None if self.behind is not None else next((state.hash for state in known), None)
+        return Example(self.batch, self.event, self.index, names, held, wanted, self.behind)
 
 
 def step(function: Function, state: State, case: Case) -> State:

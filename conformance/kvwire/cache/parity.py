@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -41,6 +42,9 @@ SCOPES = 32
 """How many scopes are tried for one block."""
 CUTS = 64
 """For so many blocks that nothing gives as a whole it is tried whether finer parts give any of them."""
+
+RECENT = 1024
+"""So many blocks that were used last are tried in the place of a parent that cannot be the right one."""
 
 SCOPE = "its reuse scope is not on the wire"
 PARENT = "its chain was not seen from the root"
@@ -88,6 +92,8 @@ class Parity:
         self._states: Window[int, dict[str, State]] = Window(window)
         self._places: set[tuple[str, Place]] = set()
         self._left = search
+        self._parents_left = search
+        """Tokens that may still be hashed to find the block behind which another has its hash."""
         self._sizes: dict[int, int] = {}
         """Tokens of a block, by group."""
         self._cut = 0
@@ -396,8 +402,13 @@ class Parity:
             attempts += more
         right = [a for a in attempts if a.hit is not None and a.function.truth is None]
         wrong = [a for a in attempts if a.hit is not None and a.function.truth is not None]
+        moved: list[Attempt] = []
+        if not right and not wrong and (behind := self._behind(case)) is not None:
+            case = msgspec.structs.replace(case, behind=behind)
+            moved = self._moved(case, behind)
+            attempts = [*(a for a in attempts if a.function not in self.candidates), *moved]
         states = self._follow(case, attempts, (right or wrong)[:1])
-        sure = self._sure(case, attempts)
+        sure = moved or self._sure(case, attempts)
         if label is not None:
             self._compare(case, label, right, wrong, sure, states)
         if right:
@@ -417,6 +428,37 @@ class Parity:
         if wrong or any(a.function.name in front for a in sure):
             return Mismatch(wrong[0].function.name if wrong else None)
         return Unknown(self._why(case, attempts, front))
+
+    def _behind(self, case: Case) -> int | None:
+        """The block behind which the function of the stream gives the hash, whatever parent is named.
+
+        Where that is nil, or a block whose chain is known: no scope, and no extra token id, gives one block the hash
+        that it has elsewhere.
+        """
+        named = case.block.parent
+        if self.main is None or case.veiled or case.coarse or not (named is None or case.above):
+            return None
+        kept, own = self._chains.window.kept, {named, *case.event.hashes[case.index :]}
+        before = self._chains.get(case.value)
+        first = (None if before is None else before.parent,)
+        for value in (*first, *islice((value for value in reversed(kept) if value not in own), RECENT)):
+            if self._parents_left <= 0:
+                break
+            if value not in (None, named) and self._moved(case, value):
+                return value
+        return None
+
+    def _moved(self, case: Case, parent: int) -> list[Attempt]:
+        """The functions of the stream that give the hash behind another parent than the one that is named."""
+        above = {} if self.way == "claimed" else self._above(parent) or {}
+        found: list[Attempt] = []
+        for function in self.candidates:
+            start = above.get(function.name) or function.join(NO_SCOPE)
+            if start is not None:
+                self._parents_left -= len(case.block.tokens)
+                state = function.step(start, msgspec.structs.replace(case.block, parent=parent))
+                found += [Attempt(function, None, state, known=True, shown=())] * (state.hash == case.value)
+        return found
 
     def _may_search(self, case: Case) -> bool:
         if case.block.parent is None:

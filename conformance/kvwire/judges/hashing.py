@@ -52,6 +52,10 @@ def _told(example: Example, because: str) -> tuple[str, str]:
     """What was expected of a block, and what was seen."""
     wanted = f"the hash by `{example.held}`{because}"
     seen = f"{example.hash}, reproduced by nothing known"
+    if example.behind is not None:
+        parent = "nil" if example.parent is None else example.parent
+        wanted += f", behind the parent that is named, {parent}"
+        return wanted, f"{example.hash}, its hash behind {example.behind}: the parent is wrong"
     if example.names:
         seen = f"{example.hash}, the hash by `{example.names[0]}`: {difference(example.held, example.names[0])}"
     return (wanted if example.wanted is None else f"{example.wanted}, {wanted}"), seen
@@ -251,8 +255,9 @@ class Hashing(Area):
         wire registry, one of the named foreign functions, or one declared `opaque`.
 
         Broken by a second true function; by a block with all inputs known that the function of the others (at least
-        eight matches) does not give; by eight blocks that one known mistake gives, while no block is its truth's alone.
-        A salted chain, a late join, a hole give no mismatch: their inputs are not known.
+        eight matches) does not give, or that it gives behind another block than the parent that is named; by eight
+        blocks that one known mistake gives, while no block is its truth's alone. A salted chain, a late join, a hole
+        give no mismatch: their inputs are not known.
         """
         parity, main, mistake = self.parity, self.parity.main, self.parity.mistake
         self._each(say, parity.conflicts, ", as before")

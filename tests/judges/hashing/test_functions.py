@@ -13,6 +13,7 @@ from tests.kit.hashed import (
     event,
     hashing,
     judged,
+    signed,
     story,
     text,
     verdict,
@@ -375,6 +376,36 @@ def test_parts_that_no_announced_group_has(name: str, cut: int) -> None:
     cached(told, text(1, seed=9))
     told.send(event([1], text(1, seed=9)))
     assert judged(told)["002"] == "FAIL"
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["stored-before", "first"])
+@pytest.mark.parametrize("named", [None, 5], ids=["nil", "skips"])
+@pytest.mark.parametrize("function", TRUE, ids=[function.name for function in TRUE])
+def test_a_hash_behind_another_block_than_its_parent_names_that(
+    function: Function, named: int | None, *, again: bool
+) -> None:
+    """No scope gives a first block, or one behind another, the hash that it has in its chain; what follows is right."""
+    blocks = text(24)
+    hashes = chain(function.name, blocks)
+    keys: dict[str, Any] = {"extra_keys": None} if function.label.startswith("x-vllm") else {}
+    told = story([event(hashes[: 24 if again else 12], blocks[: 24 if again else 12], **keys)])
+    if again:
+        gone = event(hashes, blocks, first=12)["block_hashes"]
+        told.send({"type": "BlockRemoved", "block_hashes": gone[::-1], "medium": "GPU"})
+    late = event(hashes, blocks, first=12, **keys)
+    late["parent_block_hash"] = None if named is None else signed(hashes[named])
+    told.send(late)
+    tally = hashing(told.trace()).tallies["KVW-HSH-001"]
+    assert (verdict(tally), tally.violations) == ("FAIL", 1)
+    assert f"{hashes[12]}, its hash behind {hashes[11]}: the parent is wrong" in finding(told, "001")
+    assert tally.notes == [f"matches ×{35 if again else 23} {function.label}"]
+
+
+@pytest.mark.parametrize("name", ["v1_block_key", "v2_sha256_64/u32", "x-sglang-sha256"])
+def test_a_salted_chain_is_behind_no_other_block(name: str) -> None:
+    """Nothing says that it is salted; its first block has a parent of nil, and that is right."""
+    told = story(*stream(name, 12), *stream(name, 4, 7, scope=SALTED))
+    assert verdict(hashing(told.trace()).tallies["KVW-HSH-001"]) == "PASS"
 
 
 @pytest.mark.parametrize("own", [0, 3])
