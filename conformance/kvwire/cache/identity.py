@@ -76,7 +76,8 @@ class Apart(msgspec.Struct, frozen=True, kw_only=True):
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """One stored block against what was seen before it in its incarnation.
 
-    ``fresh``: its hash is new, and others are known. ``clash`` says which other tokens its hash stood for. ``before``
+    ``fresh``: its hash is new, and others are known. ``clash`` says which other tokens its hash stood for. ``nil``: its
+    hash stood for the same tokens, and either then or now they begin a chain, and not both times. ``before``
     is the hash that the equal chain had, when there was one and its scope is beyond doubt; ``scope`` names that.
     ``adapters`` and ``tags``: another adapter or scope tag than that of the event, under which the same tokens ran.
     """
@@ -84,6 +85,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     link: Link
     fresh: bool = False
     clash: str | None = None
+    nil: bool = False
     before: int | None = None
     scope: str = ""
     adapters: Apart | None = None
@@ -186,7 +188,7 @@ class Identity:
         """Compare the blocks of a ``whole`` event with what is known."""
         extras = extra_keys(batch.payload, event) if "extra_keys" in event.keys else ()
         plain = extras is not None and not any(extras) and not any(event.mm_keys or ())
-        adapter, tag = Adapter.of(event), Tag.of(event)
+        adapter, tag, told = Adapter.of(event), Tag.of(event), "parent_block_hash" in event.keys
         sights: list[Sight] = []
         for index, (link, prior) in enumerate(self.chains.stored(event, batch.record, plain=plain)):
             fresh = False
@@ -199,11 +201,13 @@ class Identity:
             if self._prompted:
                 value, where = event.hashes[index], (event.medium, event.group)
                 self._media.put(value, (self._media.get(value) or frozenset()) | {where})
+            clash = None if prior is None else self._clash(link, prior)
             sights.append(
                 Sight(
                     link=link,
                     fresh=fresh,
-                    clash=None if prior is None else self._clash(link, prior),
+                    clash=clash,
+                    nil=clash is None and told and _once_nil(link, prior),
                     before=before,
                     scope="" if before is None else texts(link.scopes),
                     adapters=_under_another(self._adapters, event, index, link, adapter),
@@ -372,6 +376,12 @@ class Identity:
     def _scopes_of(self, place: Place) -> frozenset[Scope]:
         _, chain, _, size = place
         return frozenset(self.chains.runs(chain, size))
+
+
+def _once_nil(link: Link, prior: Link | None) -> bool:
+    """Whether the same block began a chain once and did not another time."""
+    same = prior is not None and (prior.size, prior.own) == (link.size, link.own)
+    return same and prior is not None and (prior.parent is None) != (link.parent is None)
 
 
 def _under_another(

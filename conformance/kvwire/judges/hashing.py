@@ -320,7 +320,7 @@ class Hashing(Area):
         unless the function that it announces or declares gives them the same.
 
         One hash for two blocks of different tokens or multimodal items, or for equal blocks under two parents whose
-        tokens differ. A parent that is nil once proves nothing: that it is nil wrongly is another fault (KVW-CHN-001).
+        tokens differ. A parent that is nil once leaves it open: it can be nil wrongly, another fault (KVW-CHN-001).
         Blocks of two sizes are compared as chains from the root, which two groups may cut in two ways.
         """
         told = {function.name for function in named(self._label(event))}
@@ -333,6 +333,11 @@ class Hashing(Area):
                 "a hash of its own for each chain of tokens",
                 f"hash {event.hashes[index]}, which stood for {sight.clash}",
                 self._at(say, batch, event, index, event.hashes[index]),
+            )
+        elif sight.nil and not isinstance(result, Match):
+            say.open(
+                f"hash {event.hashes[index]} begins a chain and stands behind a parent: one of the parents is wrong "
+                "(KVW-CHN-001), or it stands for two chains"
             )
 
     @judge("KVW-HSH-006")

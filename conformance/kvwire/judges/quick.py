@@ -595,7 +595,7 @@ def _same(held: Link | Strand, value: int, size: int, data: bytes, at: int, pare
         same = held.size == size and held.own(before) == tokens
     else:
         above, same = held.parent, held.is_of(size, tokens)
-    return same and (above == parent or above is None or parent is None)
+    return same and above == parent
 
 
 def block_keys(own: tuple[int, ...], key: bytes, data: bytes, width: int, *, low: bool) -> tuple[bytes, ...] | None:
