@@ -179,10 +179,15 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Prefixes(msgspec.Struct, frozen=True):
-    """For one block size: chain → the prompts that have it as prefix, and those whose last full block it is."""
+    """For one block size: chain → the prompts that have it as prefix, and those whose last full block it is.
+
+    ``before``: tokens of a block → of the blocks that stand before it in prompts; ``ROOT`` where it is the first one,
+    or where content that is no text makes it unsure what stands there.
+    """
 
     runs: dict[bytes, list[int]]
     ends: dict[bytes, list[int]]
+    before: dict[bytes, set[bytes]]
 
 
 def _may_be_of(event: Event, scope: Scope) -> bool:
@@ -200,6 +205,8 @@ class Chains:
         self._records = [prompt.record for prompt in prompts]
         self._tokens = [prompt.tokens for prompt in prompts]
         self._scopes = [Scope(lora=prompt.lora, salt=prompt.salt) for prompt in prompts]
+        self._text = {at for at, one in enumerate(prompts) if one.items == () and bytes not in map(type, one.tokens)}
+        """The prompts of text alone."""
         self._prefixes: dict[int, _Prefixes] = {}
 
     @property
@@ -304,14 +311,26 @@ class Chains:
     def _of(self, size: int) -> _Prefixes:
         if (known := self._prefixes.get(size)) is not None:
             return known
-        found = self._prefixes[size] = _Prefixes({}, {})
+        found = self._prefixes[size] = _Prefixes({}, {}, {})
         for number, tokens in enumerate(self._tokens):
-            chain = ROOT
+            chain = last = ROOT
             for start in range(0, len(tokens) - size + 1, size):
                 chain = extend(chain, tokens[start : start + size])
                 found.runs.setdefault(chain, []).append(number)
+                own = xxhash.xxh3_128_digest(packed(tokens[start : start + size]))
+                found.before.setdefault(own, set()).add(last)
+                last = own if number in self._text else ROOT
             found.ends.setdefault(chain, []).append(number)
         return found
+
+    def strays(self, link: Link) -> bool:
+        """Whether prompts have a block, and none of them has it behind the block that is named as its parent."""
+        if not self._scopes or link.parent is None:
+            return False
+        above, before = self.get(link.parent), self._of(link.size).before.get(link.own)
+        if above is None or above.size != link.size or not before or link.own == above.own:
+            return False
+        return ROOT not in before and above.own not in before
 
     def _ended(self, chain: bytes, size: int, before: int) -> frozenset[Scope]:
         return frozenset(self._scopes[number] for number in self._of(size).ends.get(chain, ()) if number < before)

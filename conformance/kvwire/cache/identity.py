@@ -77,7 +77,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """One stored block against what was seen before it in its incarnation.
 
     ``fresh``: its hash is new, and others are known. ``clash`` says which other tokens its hash stood for. ``nil``: its
-    hash stood for the same tokens, and either then or now they begin a chain, and not both times. ``before``
+    hash stood for the same tokens, and either then or now they begin a chain, and not both times. ``strays``: prompts
+    have the block, and none of them has it behind its parent. ``before``
     is the hash that the equal chain had, when there was one and its scope is beyond doubt; ``scope`` names that.
     ``adapters`` and ``tags``: another adapter or scope tag than that of the event, under which the same tokens ran.
     """
@@ -86,6 +87,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     clash: str | None = None
     nil: bool = False
+    strays: bool = False
     before: int | None = None
     scope: str = ""
     adapters: Apart | None = None
@@ -208,6 +210,7 @@ class Identity:
                     fresh=fresh,
                     clash=clash,
                     nil=clash is None and told and _once_nil(link, prior),
+                    strays=self.chains.strays(link),
                     before=before,
                     scope="" if before is None else texts(link.scopes),
                     adapters=_under_another(self._adapters, event, index, link, adapter),

@@ -50,6 +50,35 @@ def test_one_hash_behind_parents_of_other_tokens() -> None:
     assert opaque(chains[0], [event([9], [shared], parent=77)])["008"] == "PASS"
 
 
+def behind(parent: int | None, *, size: int = 16, also: Blocks | None = None, **keys: Any) -> str:
+    """A prompt of five blocks, of which the fourth is announced behind another than the third."""
+    blocks = text(5, size)
+    told = Story(can=("cache",), statement=OPAQUE)
+    told.begin()
+    cached(told, blocks)
+    cached(told, also or [])
+    told.send(event([1, 2, 3], blocks[:3], **keys))
+    told.send(event([4, 5], blocks[3:], parent=parent, **keys))
+    return judged(told)["008"]
+
+
+def test_a_parent_that_stands_before_the_block_in_no_prompt() -> None:
+    """A parent that was taken from what was stored last, or one for all blocks: its chain is one that nobody ran."""
+    assert behind(3) == "PASS"
+    assert [behind(1), behind(2)] == ["FAIL", "FAIL"]
+
+
+def test_a_parent_of_which_the_prompts_do_not_tell() -> None:
+    """It is not known, another prompt has it there, what stands there is no text, the group skips blocks."""
+    blocks = text(5)
+    assert behind(77) == "PASS"
+    assert behind(2, also=[blocks[1], blocks[3]]) == "PASS"
+    assert behind(2, also=[(DIGEST, *range(15)), blocks[3]]) == "PASS"
+    assert behind(2, also=[blocks[3]]) == "PASS"
+    assert behind(2, group_idx=1, kv_cache_spec_kind="mamba") == "PASS"
+    assert behind(2, size=2) == "PASS"
+
+
 def test_a_new_incarnation_may_hash_anew() -> None:
     told = story([event([1, 2], text(2))], statement=OPAQUE)
     told.restart()
