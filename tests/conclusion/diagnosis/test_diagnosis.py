@@ -274,6 +274,10 @@ def test_nobody_there_and_nothing_that_came_are_told_apart() -> None:
     assert "connected, and nothing came in 3 s: events are off" in shown(silent)
     assert not nobody.clean
     assert not silent.clean
+    story = Story().begin()
+    assert "nothing is stored in 1 batch: the engine is idle" in shown(diagnose([("t", story.trace())]))
+    story.send(stored("ab"))
+    assert "nothing is stored" not in shown(diagnose([("t", story.trace())]))
 
 
 def test_a_restart_and_a_gap_are_counted_and_copies_are_not() -> None:

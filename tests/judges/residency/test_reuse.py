@@ -643,3 +643,26 @@ def test_removals_that_are_lost_without_the_limit_too() -> None:
     outcome = story.outcome("RES-007")
     assert outcome.verdict is OPEN
     assert "where the limit is not reached" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, WARN),
+        ({"held": ()}, OPEN),
+        ({"cached": 0}, OPEN),
+        ({"idle": False}, OPEN),
+        ({"cap": 4}, OPEN),
+        ({"stored": True}, PASS),
+    ],
+    ids=str,
+)
+def test_an_engine_that_tells_nothing_of_what_it_caches(how: dict[str, Any], said: Verdict) -> None:
+    """Events are turned on, prompts hit, and not one block was ever stored on the stream."""
+    story = Engine(cap=how.get("cap"))
+    events = [store("abc")] if how.get("stored") else []
+    story.run("abc", 0, *events)
+    story.run("abc", how.get("cached", 3))
+    story.note(Settled(drained=True, idle=how.get("idle", True)))
+    story.note(ResidentCall(hashes=how.get("held", tuple(str(block("abc"[:end])) for end in (1, 2, 3)))))
+    assert story.outcome("RES-013").verdict is said

@@ -43,6 +43,8 @@ def troubles(profile: StreamProfile) -> Iterator[str]:
             f"ranks {shown} on one endpoint: two senders, or a relay; their numbers interleave, and a consumer sees "
             "holes and restarts"
         )
+    if profile.events and "BlockStored" not in profile.events and not profile.part:
+        yield f"nothing is stored in {profile.batches} batches: the engine is idle, or does not tell what it caches"
     if profile.lost and not several:
         yield (
             f"{profile.lost} numbers were never heard, {profile.batches} were: what they told is unknown"

@@ -23,6 +23,11 @@ class Answer:
         self._places = call.by_place
         self._hashes = call.held
 
+    @property
+    def anything(self) -> bool:
+        """Whether the engine, of which one stream speaks, holds something."""
+        return self._alone and bool(self._hashes or any((self._places or {}).values()))
+
     def held(self, location: Location) -> frozenset[int] | None:
         """The hashes that the engine holds in a location; None where the answer does not say.
 

@@ -157,6 +157,10 @@ class Reuse(Area):
                 self._compare(answer, location, announced[location], held)
             elif announced[location] and location.own:
                 self.gone_is_announced.open("blocks are announced in places of which the answer does not speak")
+        if answer.idle and answer.anything and not announced and not self.capped:
+            for owed in self.owed.values():
+                self.everything_announced(answer, None, owed)
+            self.owed.clear()
         if answer.idle:
             self.doubted.clear()
 
@@ -245,15 +249,19 @@ class Reuse(Area):
         )
 
     @judge("KVW-RES-013")
-    def everything_announced(self, say: Say, answer: Answer, location: Location, owed: _Owed) -> None:
+    def everything_announced(self, say: Say, answer: Answer, location: Location | None, owed: _Owed) -> None:
         """KVW-RES-013: A publisher SHOULD announce every full block that a later prompt can reuse, unless it leaves the
         block out for a reason that this chapter names.
 
         Shown by a hit on a block of text that is announced nowhere, and by an idle engine, which says that it holds it
-        in a medium and group of which its events speak; on an instance without an entry limit.
+        in a medium and group of which its events speak, or holds blocks where none ever did; on an instance without an
+        entry limit.
         """
+        place = "" if location is None else f" in {location}"
         say.broke(
-            f"a `BlockStored` in {location} for block {owed.first} of a prompt of which {owed.cached} were reused",
-            "none, and the engine holds it there",
+            f"a `BlockStored`{place} for block {owed.first} of a prompt of which {owed.cached} were reused",
+            "no block was ever stored, and the engine holds some"
+            if location is None
+            else "none, and the engine holds it there",
             Where(record=owed.record),
         )
