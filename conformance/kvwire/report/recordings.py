@@ -16,7 +16,7 @@ NAMED = 6
 
 
 def row(recording: Recording, result: Result | None) -> Text:
-    """One recording in a line: its verdict, its name, how much of it there is, what it breaks, why it claims nothing."""
+    """One recording in a line: verdict, name, how much of it there is, what it breaks, and why it claims nothing."""
     if result is None:
         return _verdict(Verdict.ERROR) + Text(f"{recording.name}: {recording.error}", style="")
     verdict = result.summary.verdict or Verdict.INCONCLUSIVE

@@ -59,7 +59,7 @@ def troubles(profile: StreamProfile) -> Iterator[str]:
         yield f"one group has blocks of several sizes ({_listed(profile.block_sizes)} tokens)"
     if profile.blocks >= FEW and profile.orphans > profile.roots and profile.orphans * 4 > profile.blocks:
         yield (
-            f"the parents of {profile.orphans} stores were never heard live: this began in the middle of the stream, or "
+            f"the parents of {profile.orphans} stores were never heard live: this began amid the stream, or "
             "events are lost; a router that wants whole chains holds nothing of them"
         )
     if profile.twice:
