@@ -22,7 +22,8 @@ from kvwire.standard import resources, statement
 @pytest.fixture
 def served(room: Path) -> Iterator[str]:
     """Serve the reference in another process; yields its target."""
-    command = (*KVWIRE, "serve", "--endpoint", f"ipc://{room}/live", "--rate", "100")
+    where = ("--endpoint", f"ipc://{room}/live", "--replay", f"ipc://{room}/replay")
+    command = (*KVWIRE, "serve", *where, "--rate", "100")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         match = re.fullmatch(r"kvwire check '(.*)'\n", process.stdout.readline())

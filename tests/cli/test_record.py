@@ -44,9 +44,8 @@ def heard(path: Path) -> int:
 
 def serve(room: Path) -> subprocess.Popen[str]:
     """The reference in another process, on a fixed path."""
-    process = subprocess.Popen(
-        (*KVWIRE, "serve", "--endpoint", f"ipc://{room}/live", "--rate", "200"), stdout=subprocess.PIPE, text=True
-    )
+    where = ("--endpoint", f"ipc://{room}/live", "--replay", f"ipc://{room}/replay")
+    process = subprocess.Popen((*KVWIRE, "serve", *where, "--rate", "200"), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.readline()
     return process

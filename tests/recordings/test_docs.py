@@ -64,7 +64,8 @@ def scheduler() -> Iterator[str]:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Path]:
     """A folder in which the reference serves at `ipc://live`."""
-    command = [sys.executable, "-m", "kvwire", "serve", "--endpoint", "ipc://live", "--rate", "800"]
+    where = ["--endpoint", "ipc://live", "--replay", "ipc://replay"]
+    command = [sys.executable, "-m", "kvwire", "serve", *where, "--rate", "800"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
