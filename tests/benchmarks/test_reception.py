@@ -16,7 +16,8 @@ pytestmark = pytest.mark.network
 
 def test_every_batch_of_every_rank_is_due_from_both_witnesses() -> None:
     heard = reception.hear(Fleet("", ranks=3, rate=600, seconds=0.5))
-    assert (heard.due, heard.lost) == (600, 0)
+    assert heard.lost == 0
+    assert 600 <= heard.due < 660, "all of them, and what was still under way of the batches that it began with"
     assert heard.seconds > 0
     assert heard.broken == 0, "what the ranks say is as it should be"
     assert 0 < heard.lines <= reception.SCREEN
