@@ -146,6 +146,13 @@ def test_what_was_handed_to_a_socket_that_discards_it_is_not_owed() -> None:
     assert "the adapter does not count what was handed to its socket" in one.story.outcome("LIV-004").reason
 
 
+def test_counters_of_more_than_was_offered_show_nothing() -> None:
+    one = burst(heard=2, sent=5, dropped=2)
+    assert verdicts(one) == (WARN, OPEN)
+    assert "the adapter counts 1 more as sent or dropped than were offered" in one.story.outcome("LIV-004").reason
+    assert verdicts(burst(heard=5, sent=5, dropped=2)) == (PASS, PASS)
+
+
 def test_a_publisher_without_counters_leaves_the_count_open() -> None:
     assert verdicts(burst(heard=5, dropped=None, offered=None)) == (PASS, PASS)
     one = burst(heard=2, dropped=None, offered=None)

@@ -242,6 +242,9 @@ class Liveness(Area):
                 f"{burst.uncounted} that are neither",
                 Where(record=burst.stop),
             )
+        elif burst.uncounted < 0:
+            more = f"{-burst.uncounted} more as sent or dropped than were offered"
+            say.open(f"{burst.missing} accepted batches never came, and the adapter counts {more}")
         else:
             say.saw(burst.accepted)
 
