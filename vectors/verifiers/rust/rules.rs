@@ -181,7 +181,10 @@ impl Rules {
 
     /// Each digest token has a key in the list of its block, and each key at offset 0 a digest token.
     fn content(&mut self, tokens: Option<&Vec<Node>>, size: Option<&Node>, blocks: &[&Vec<Node>]) {
-        let (Some(tokens), Some(Node::Int(size))) = (tokens, size) else { return };
+        let (tokens, size) = match (tokens, size) {
+            (Some(tokens), Some(Node::Int(size))) => (tokens, size),
+            _ => return,
+        };
         if *size < 1 || !tokens.iter().any(|token| digest(Some(token))) {
             return;
         }
