@@ -158,9 +158,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     ``own`` identifies the block's tokens, ``chain`` all tokens from the root (None when the root was not seen, or was
     forgotten), ``text`` the same without the borders of blocks, ``size`` is that of the block. ``items`` are the
     digests of the multimodal items that it is said to hold, sorted: they are listed in any order (None when nothing is
-    said). ``scopes`` are the scopes in
-    which such a chain can have been run; empty when no prompt of ours explains it. ``ended`` are those whose prompts
-    end at or above it. ``plain``: seen from the root, and nothing but text in it.
+    said). ``scopes`` are the scopes in which such a chain can have been run; empty when no prompt of ours explains it.
+    ``ended`` are those whose prompts end at or above it. ``plain``: seen from the root, and nothing but text in it.
     """
 
     own: bytes

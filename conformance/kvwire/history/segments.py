@@ -155,7 +155,7 @@ class Connections:
     def take(self, record: Record) -> None:
         """Take what tells of them."""
         match record.detail:
-            case SocketEvent(event="HANDSHAKE_SUCCEEDED") as said if said.of.startswith("replay-"):
+            case SocketEvent() as said if said.event == HANDSHAKE and said.of.startswith("replay-"):
                 self._made[said.of] += 1
             case ReplayRequest() as asked:
                 connection = self._of[asked.client] = asked.connection or asked.client

@@ -24,6 +24,8 @@ from kvwire.wire.msgpack import walked
 
 ABSURD = 2**48
 """A number that no counter reaches (nine years at a million batches a second): its bytes stand in another order."""
+FEW_TOKENS = 4
+"""A block of fewer tokens that an engine generates can stand in a prompt of ours by chance."""
 JUDGES = "kvwire.judges."
 """The package of the judges; below it a module or package per chapter."""
 HEX_BYTES = 24

@@ -9,7 +9,7 @@ from kvwire.cache.chains import Window
 from kvwire.cache.ledger import ALL, State
 from kvwire.cache.lineage import declared
 from kvwire.history.timeline import Batch, Gap, Incarnation
-from kvwire.judges.area import Area, Context, Say, at_batch, judge, unless, unused
+from kvwire.judges.area import FEW_TOKENS, Area, Context, Say, at_batch, judge, unless, unused
 from kvwire.judges.facts import cleared_by
 from kvwire.judges.step import Step
 from kvwire.wire.events import Event, GroupKind
@@ -17,8 +17,6 @@ from kvwire.wire.events import Event, GroupKind
 Blocks = set[tuple[int | bytes, ...]]
 """Tokens of blocks."""
 EXCEEDED = "the memory for window groups was exceeded: what was forgotten is not judged"
-FEW = 4
-"""A block of fewer tokens that an engine generates can be the first one of a prompt of ours by chance."""
 SCOPES = 4
 """How many scopes of one block are remembered: two are a fault of its hash already, and of so many nothing is said."""
 
@@ -139,7 +137,7 @@ class Chain(Area):
 
     def _generated(self, event: Event, parent: int) -> bool:
         """Whether a block of few tokens stands behind the end of a prompt, or behind what was missed."""
-        if (event.block_size or 1) >= FEW:
+        if (event.block_size or 1) >= FEW_TOKENS:
             return False
         above = self.facts.identity.chains.get(parent)
         if above is None or above.chain is None:

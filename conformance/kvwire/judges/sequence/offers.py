@@ -12,13 +12,15 @@ from kvwire.judges.area import ABSURD, Area, Context, Say, at_batch, judge, unus
 from kvwire.judges.verdict import Where
 from kvwire.trace.attempts import Wait, sure
 from kvwire.trace.calls import CacheCall, ResetCall, RestartCall, StartCall, StatsCall, StopCall
-from kvwire.trace.detail import SocketEvent
+from kvwire.trace.detail import Detail, SocketEvent
 from kvwire.trace.marks import TailDone
 from kvwire.trace.records import told
 from kvwire.trace.stimuli import Offer
 
 DISTURBING = (CacheCall, ResetCall, StartCall, StopCall)
 """Calls that may cause batches which were not offered, or after which numbers begin anew."""
+BEGINS = (StartCall, RestartCall)
+"""Calls that begin a life."""
 NEVER = 2**63
 """Later than every record."""
 OWN = 8
@@ -34,10 +36,8 @@ class Offers(Area):
         self.restarts: Sequence[int] = ()
         self.tails: Sequence[int] = ()
         """Records at which the batch that was offered last had not come, for so often that it will not."""
-        self.calls: Sequence[tuple[int, bool]] = ()
-        """Calls after which batches may wait besides offers, or nothing runs; and those that begin a life (True)."""
-        self.stops: frozenset[int] = frozenset()
-        """Those after which nothing runs."""
+        self.calls: Sequence[tuple[int, Detail]] = ()
+        """Calls that begin a life or end it, or after which batches may wait besides offers."""
         self.seen: dict[int, list[tuple[int, int]]] = {}
         """By life, the records of its batches in order, and the highest number that was seen by then."""
 
@@ -54,9 +54,7 @@ class Offers(Area):
         self.lives = self.context.timeline.incarnations
         self.restarts = self.facts.restarts
         self.tails = list(self._tails())
-        others = told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall)
-        self.calls = [(index, isinstance(call, StartCall | RestartCall)) for index, call in others]
-        self.stops = frozenset(index for index, _ in told(self.facts.stimuli, StopCall))
+        self.calls = list(told(self.facts.stimuli, CacheCall, ResetCall, StopCall, StartCall, RestartCall))
         if not self.lives:
             self._silent()
             return
@@ -150,8 +148,12 @@ class Offers(Area):
 
     def _among_offers(self, offer: Offer) -> bool:
         """Whether a batch came to a publisher that runs, and in which nothing but offers can wait."""
+        return (call := self._called(offer)) is None or isinstance(call, BEGINS)
+
+    def _called(self, offer: Offer) -> Detail | None:
+        """The last of ``calls`` before an offer."""
         at = bisect.bisect_left(self.calls, offer.record, key=lambda call: call[0])
-        return not at or self.calls[at - 1][1]
+        return self.calls[at - 1][1] if at else None
 
     def _numbered(self, offer: Offer, after: Anchor | None) -> int | None:
         """How many batches can wait beside an offer, whoever made them; None where that is not known.
@@ -159,9 +161,7 @@ class Offers(Area):
         As many as have numbers between the highest that was seen before it and that of the next offer that was found,
         in the same life.
         """
-        at = bisect.bisect_left(self.calls, offer.record, key=lambda call: call[0])
-        stopped = at > 0 and self.calls[at - 1][0] in self.stops
-        if after is None or stopped or self._in_later_life(offer, None, after):
+        if after is None or isinstance(self._called(offer), StopCall) or self._in_later_life(offer, None, after):
             return None
         if after.life not in self.seen:
             highest = -1
@@ -239,7 +239,7 @@ class Offers(Area):
         """Whether what was seen after an offer can be of a later life, into which nothing that waits is carried."""
         if before is not None and before.life != after.life:
             return True
-        return any(begins and offer.record < at < after.offer.record for at, begins in self.calls)
+        return any(isinstance(call, BEGINS) and offer.record < at < after.offer.record for at, call in self.calls)
 
     def _lost(self, before: Anchor | None, after: Anchor, offered: Offered) -> str | None:
         """How it is known that nothing else came between two offers; None when it is not."""
